@@ -1,0 +1,3 @@
+//! The `russet` command.
+#![forbid(unsafe_code)]
+fn main() {}

@@ -1,0 +1,2 @@
+//! Hostile bytes: every reader, bytes to graphs and packages.
+#![forbid(unsafe_code)]

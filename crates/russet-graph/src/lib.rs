@@ -1,0 +1,2 @@
+//! Meaning: types, graph, op table, passes, planner and executor.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Run language-model packages: bundles, tokenizer, engines, sampling.
+#![forbid(unsafe_code)]

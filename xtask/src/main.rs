@@ -1,0 +1,3 @@
+//! Chores of the repository: conformance runs and tidy checks. Not shipped.
+#![forbid(unsafe_code)]
+fn main() {}
