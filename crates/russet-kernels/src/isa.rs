@@ -1,0 +1,97 @@
+//! Which instruction set a kernel runs on: detected once, proved by a token.
+//!
+//! An [`Isa`] value exists only for an instruction set the machine has, so running a [`Kernel`] on it is safe.
+//! The portable variant is the definition; the others are the same body compiled for wider registers.
+
+use std::sync::OnceLock;
+
+#[cfg(target_arch = "x86_64")]
+use crate::simd::x86::{Avx2, Avx512};
+use crate::simd::{Kernel, Portable, Simd};
+
+/// An instruction set present on this machine.
+#[derive(Clone, Copy, Debug)]
+pub enum Isa {
+    /// AVX-512 F, BW, DQ and VL: 16 lanes.
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+    /// AVX2 with FMA and F16C: 8 lanes.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    /// Plain Rust on groups of four: what the others are tested against.
+    Portable(Portable),
+}
+
+impl Isa {
+    /// The instruction sets of this machine, best first, portable last.
+    pub fn available() -> &'static [Isa] {
+        static LIST: OnceLock<Vec<Isa>> = OnceLock::new();
+        LIST.get_or_init(detect)
+    }
+
+    /// The best instruction set of this machine.
+    pub fn best() -> Isa {
+        static BEST: OnceLock<Isa> = OnceLock::new();
+        *BEST.get_or_init(|| Isa::available().first().copied().unwrap_or(Isa::Portable(Portable)))
+    }
+
+    /// Its name: `avx512`, `avx2` or `portable`.
+    pub fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(_) => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(_) => "avx2",
+            Isa::Portable(_) => "portable",
+        }
+    }
+
+    /// Runs `kernel` compiled for this instruction set.
+    #[inline]
+    pub fn run<K: Kernel>(self, kernel: K) -> K::Out {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(s) => s.vectorize(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(s) => s.vectorize(kernel),
+            Isa::Portable(s) => s.vectorize(kernel),
+        }
+    }
+}
+
+fn detect() -> Vec<Isa> {
+    let mut found = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    {
+        found.extend(Avx512::detect().map(Isa::Avx512));
+        found.extend(Avx2::detect().map(Isa::Avx2));
+    }
+    found.push(Isa::Portable(Portable));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_the_best_first_and_portable_last() {
+        let names: Vec<_> = Isa::available().iter().map(|isa| isa.name()).collect();
+        assert_eq!(names.last(), Some(&"portable"));
+        assert_eq!(names[0], Isa::best().name());
+    }
+
+    /// The loops over `Isa::available()` in every kernel's tests are worth something only if the wide variants are
+    /// in it: on a machine that has AVX2 they must be.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn wide_variants_are_exercised_where_the_machine_has_them() {
+        let names: Vec<_> = Isa::available().iter().map(|isa| isa.name()).collect();
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            assert!(names.contains(&"avx2"), "{names:?}");
+        }
+        if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl") {
+            assert!(names.contains(&"avx512"), "{names:?}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! A small vector layer: one kernel body, compiled once per instruction set.
+//!
+//! A [`Kernel`] is written against the [`Simd`] trait, whose values (tokens) exist only where the instruction set does.
+//! [`Simd::vectorize`] runs the body inside a function compiled for that instruction set; everything a body calls
+//! must be `#[inline(always)]`, or it falls out of that function and is compiled for the baseline.
+
+mod math;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86;
+
+use half::{bf16, f16};
+
+pub use portable::Portable;
+
+/// The widest register in lanes: the size of the stack buffers for tails.
+pub const MAX_LANES: usize = 16;
+
+/// A computation that can be compiled for any instruction set.
+pub trait Kernel {
+    /// What it returns.
+    type Out;
+    /// The body; implementations are `#[inline(always)]`.
+    fn run<S: Simd>(self, s: S) -> Self::Out;
+}
+
+/// Vectors of f32 on one instruction set.
+///
+/// Loads and stores take the first [`Simd::LANES`] elements of a slice and panic if it is shorter.
+pub trait Simd: Copy + Send + Sync + 'static {
+    /// A register of `LANES` f32.
+    type V: Copy;
+    /// A lane mask.
+    type M: Copy;
+    /// Sixteen f32 for lookup by nibble.
+    type Table: Copy;
+    /// Lanes of a register.
+    const LANES: usize;
+    /// Weight rows of the matrix micro-kernel's register tile.
+    const TILE_ROWS: usize;
+
+    /// Runs `kernel` in a function compiled for this instruction set.
+    fn vectorize<K: Kernel>(self, kernel: K) -> K::Out;
+
+    /// All lanes `x`.
+    fn splat(self, x: f32) -> Self::V;
+    /// Loads f32.
+    fn load(self, x: &[f32]) -> Self::V;
+    /// Stores f32.
+    fn store(self, v: Self::V, out: &mut [f32]);
+    /// Loads f16, widened.
+    fn load_f16(self, x: &[f16]) -> Self::V;
+    /// Stores as f16, rounded to nearest even.
+    fn store_f16(self, v: Self::V, out: &mut [f16]);
+    /// Loads bf16, widened.
+    fn load_bf16(self, x: &[bf16]) -> Self::V;
+    /// Stores as bf16, rounded to nearest even.
+    fn store_bf16(self, v: Self::V, out: &mut [bf16]);
+    /// Loads signed bytes as f32.
+    fn load_i8(self, x: &[u8]) -> Self::V;
+    /// Loads unsigned bytes as f32.
+    fn load_u8(self, x: &[u8]) -> Self::V;
+    /// Rounds each lane to the nearest f16 (ties to even).
+    fn round_f16(self, v: Self::V) -> Self::V;
+    /// Rounds each lane to the nearest bf16 (ties to even).
+    fn round_bf16(self, v: Self::V) -> Self::V;
+
+    /// a + b.
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a - b.
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a * b.
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a / b.
+    fn div(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a * b + c, fused where the machine fuses.
+    fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The smaller; `b` where either is NaN.
+    fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The larger; `b` where either is NaN.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Square root.
+    fn sqrt(self, a: Self::V) -> Self::V;
+    /// Absolute value.
+    fn abs(self, a: Self::V) -> Self::V;
+    /// Sign flip.
+    fn neg(self, a: Self::V) -> Self::V;
+    /// Nearest integer, ties to even.
+    fn round_int(self, a: Self::V) -> Self::V;
+    /// p * 2^n for integral n, with overflow and gradual underflow.
+    fn scale2(self, p: Self::V, n: Self::V) -> Self::V;
+    /// a < b (false for NaN).
+    fn lt(self, a: Self::V, b: Self::V) -> Self::M;
+    /// Lanes that are NaN.
+    fn is_nan(self, a: Self::V) -> Self::M;
+    /// `a` where the mask is set, else `b`.
+    fn select(self, m: Self::M, a: Self::V, b: Self::V) -> Self::V;
+    /// Sum of the lanes.
+    fn sum(self, v: Self::V) -> f32;
+    /// Largest lane.
+    fn max_lane(self, v: Self::V) -> f32;
+
+    /// Builds a table from `f(first index)`, called for 0, LANES, 2 LANES, ... below 16.
+    fn table(self, f: impl FnMut(usize) -> Self::V) -> Self::Table;
+    /// Looks up the low and the high nibbles of the first `LANES` bytes.
+    fn lookup(self, table: Self::Table, bytes: &[u8]) -> (Self::V, Self::V);
+
+    /// e^x.
+    #[inline(always)]
+    fn exp(self, x: Self::V) -> Self::V {
+        math::exp(self, x)
+    }
+    /// 1 / (1 + e^-x).
+    #[inline(always)]
+    fn sigmoid(self, x: Self::V) -> Self::V {
+        math::sigmoid(self, x)
+    }
+    /// Hyperbolic tangent.
+    #[inline(always)]
+    fn tanh(self, x: Self::V) -> Self::V {
+        math::tanh(self, x)
+    }
+}
+
+/// Applies `f(start, len)` to consecutive pieces of `0..n`, each of `lanes` but the last.
+#[inline(always)]
+pub(crate) fn pieces(n: usize, lanes: usize, mut f: impl FnMut(usize, usize)) {
+    let full = n - n % lanes;
+    let mut i = 0;
+    while i < full {
+        f(i, lanes);
+        i += lanes;
+    }
+    if i < n {
+        f(i, n - i);
+    }
+}

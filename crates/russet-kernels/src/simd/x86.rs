@@ -1,0 +1,286 @@
+//! AVX2 and AVX-512. The tokens are made only by `detect`, which is what every SAFETY comment here rests on.
+
+use std::arch::x86_64::*;
+
+use half::{bf16, f16};
+
+use super::{Kernel, Simd};
+
+/// AVX2 with FMA and F16C.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx2(());
+
+/// AVX-512 F, BW, DQ and VL (which bring AVX2, FMA and F16C).
+#[derive(Clone, Copy, Debug)]
+pub struct Avx512(());
+
+impl Avx2 {
+    /// The token, if this machine has the instructions.
+    pub fn detect() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+        has.then_some(Self(()))
+    }
+}
+
+impl Avx512 {
+    /// The token, if this machine has the instructions.
+    pub fn detect() -> Option<Self> {
+        let has = Avx2::detect().is_some()
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        has.then_some(Self(()))
+    }
+}
+
+/// Methods that are one expression of intrinsics on registers.
+macro_rules! on_registers {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $type),*) -> $out {
+            // SAFETY: `self` exists only where `detect` found the instructions; no memory is touched.
+            unsafe { $body }
+        }
+    )*};
+}
+
+/// Loads: the first `$n` elements of `$x` through `$p`.
+macro_rules! loads {
+    ($n:literal; $($name:ident($type:ty, $p:ident) -> $out:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self, x: &[$type]) -> $out {
+            let $p = x[..$n].as_ptr();
+            // SAFETY: `self` exists only where `detect` found the instructions; `$n` elements are readable at `$p`.
+            unsafe { $body }
+        }
+    )*};
+}
+
+/// Stores: `$n` elements of register `$v` through `$p`.
+macro_rules! stores {
+    ($n:literal, $reg:ty; $($name:ident($type:ty, $v:ident, $p:ident) = $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self, $v: $reg, out: &mut [$type]) {
+            let $p = out[..$n].as_mut_ptr();
+            // SAFETY: `self` exists only where `detect` found the instructions; `$n` elements are writable at `$p`.
+            unsafe { $body }
+        }
+    )*};
+}
+
+const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+
+/// Rounds f32 to bf16 precision in place: to nearest even, NaN kept quiet.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn round_bf16_256(v: __m256) -> __m256 {
+    let bits = _mm256_castps_si256(v);
+    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+    let rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
+    let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(v, v));
+    let kept = _mm256_blendv_epi8(rounded, quiet, nan);
+    _mm256_castsi256_ps(_mm256_and_si256(kept, _mm256_set1_epi32(0xffff_0000_u32 as i32)))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+fn round_bf16_512(v: __m512) -> __m512 {
+    let bits = _mm512_castps_si512(v);
+    let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+    let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x40_0000));
+    let kept = _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v), quiet);
+    _mm512_castsi512_ps(_mm512_and_si512(kept, _mm512_set1_epi32(0xffff_0000_u32 as i32)))
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn power2_256(n: __m256i) -> __m256 {
+    _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(127))))
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn scale2_256(p: __m256, n: __m256) -> __m256 {
+    let n = _mm256_cvtps_epi32(n);
+    let n = _mm256_min_epi32(_mm256_max_epi32(n, _mm256_set1_epi32(-250)), _mm256_set1_epi32(250));
+    let half = _mm256_srai_epi32::<1>(n);
+    _mm256_mul_ps(_mm256_mul_ps(p, power2_256(half)), power2_256(_mm256_sub_epi32(n, half)))
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn halves_256(v: __m256) -> (__m128, __m128) {
+    (_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v))
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn sum_256(v: __m256) -> f32 {
+    let (low, high) = halves_256(v);
+    let s = _mm_add_ps(low, high);
+    let s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)))
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn max_256(v: __m256) -> f32 {
+    let (low, high) = halves_256(v);
+    let s = _mm_max_ps(low, high);
+    let s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)))
+}
+
+/// Eight of sixteen table entries by the low four bits of each index.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn lookup_256(table: [__m256; 2], index: __m256i) -> __m256 {
+    let low = _mm256_permutevar8x32_ps(table[0], index);
+    let high = _mm256_permutevar8x32_ps(table[1], index);
+    _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index)))
+}
+
+impl Simd for Avx2 {
+    type V = __m256;
+    type M = __m256;
+    type Table = [__m256; 2];
+    const LANES: usize = 8;
+    const TILE_ROWS: usize = 6;
+
+    #[inline]
+    fn vectorize<K: Kernel>(self, kernel: K) -> K::Out {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn inner<K: Kernel>(kernel: K, s: Avx2) -> K::Out {
+            kernel.run(s)
+        }
+        // SAFETY: `self` exists only where `detect` found the instructions.
+        unsafe { inner(kernel, self) }
+    }
+
+    loads! { 8;
+        load(f32, p) -> __m256 = _mm256_loadu_ps(p);
+        load_f16(f16, p) -> __m256 = _mm256_cvtph_ps(_mm_loadu_si128(p.cast()));
+        load_bf16(bf16, p) -> __m256 =
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()))));
+        load_i8(u8, p) -> __m256 = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast())));
+        load_u8(u8, p) -> __m256 = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast())));
+    }
+    stores! { 8, __m256;
+        store(f32, v, p) = _mm256_storeu_ps(p, v);
+        store_f16(f16, v, p) = _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v));
+        store_bf16(bf16, v, p) = {
+            let bits = _mm256_srli_epi32::<16>(_mm256_castps_si256(round_bf16_256(v)));
+            let packed = _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits));
+            _mm_storeu_si128(p.cast(), packed)
+        };
+    }
+    on_registers! {
+        splat(x: f32) -> __m256 = _mm256_set1_ps(x);
+        round_f16(v: __m256) -> __m256 = _mm256_cvtph_ps(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v));
+        round_bf16(v: __m256) -> __m256 = round_bf16_256(v);
+        add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
+        sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+        div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps(a, b);
+        fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+        min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
+        max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
+        sqrt(a: __m256) -> __m256 = _mm256_sqrt_ps(a);
+        abs(a: __m256) -> __m256 = _mm256_andnot_ps(_mm256_set1_ps(-0.0), a);
+        neg(a: __m256) -> __m256 = _mm256_xor_ps(_mm256_set1_ps(-0.0), a);
+        round_int(a: __m256) -> __m256 = _mm256_round_ps::<NEAREST>(a);
+        scale2(p: __m256, n: __m256) -> __m256 = scale2_256(p, n);
+        lt(a: __m256, b: __m256) -> __m256 = _mm256_cmp_ps::<_CMP_LT_OQ>(a, b);
+        is_nan(a: __m256) -> __m256 = _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a);
+        select(m: __m256, a: __m256, b: __m256) -> __m256 = _mm256_blendv_ps(b, a, m);
+        sum(v: __m256) -> f32 = sum_256(v);
+        max_lane(v: __m256) -> f32 = max_256(v);
+    }
+    #[inline(always)]
+    fn table(self, mut f: impl FnMut(usize) -> __m256) -> [__m256; 2] {
+        [f(0), f(8)]
+    }
+    #[inline(always)]
+    fn lookup(self, table: [__m256; 2], bytes: &[u8]) -> (__m256, __m256) {
+        let p = bytes[..8].as_ptr();
+        // SAFETY: `self` exists only where `detect` found the instructions; eight bytes are readable at `p`.
+        unsafe {
+            let index = _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()));
+            (lookup_256(table, index), lookup_256(table, _mm256_srli_epi32::<4>(index)))
+        }
+    }
+}
+
+impl Simd for Avx512 {
+    type V = __m512;
+    type M = __mmask16;
+    type Table = __m512;
+    const LANES: usize = 16;
+    const TILE_ROWS: usize = 12;
+
+    #[inline]
+    fn vectorize<K: Kernel>(self, kernel: K) -> K::Out {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+        fn inner<K: Kernel>(kernel: K, s: Avx512) -> K::Out {
+            kernel.run(s)
+        }
+        // SAFETY: `self` exists only where `detect` found the instructions.
+        unsafe { inner(kernel, self) }
+    }
+
+    loads! { 16;
+        load(f32, p) -> __m512 = _mm512_loadu_ps(p);
+        load_f16(f16, p) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(p.cast()));
+        load_bf16(bf16, p) -> __m512 =
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()))));
+        load_i8(u8, p) -> __m512 = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast())));
+        load_u8(u8, p) -> __m512 = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast())));
+    }
+    stores! { 16, __m512;
+        store(f32, v, p) = _mm512_storeu_ps(p, v);
+        store_f16(f16, v, p) = _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<NEAREST>(v));
+        store_bf16(bf16, v, p) = {
+            let bits = _mm512_srli_epi32::<16>(_mm512_castps_si512(round_bf16_512(v)));
+            _mm256_storeu_si256(p.cast(), _mm512_cvtepi32_epi16(bits))
+        };
+    }
+    on_registers! {
+        splat(x: f32) -> __m512 = _mm512_set1_ps(x);
+        round_f16(v: __m512) -> __m512 = _mm512_cvtph_ps(_mm512_cvtps_ph::<NEAREST>(v));
+        round_bf16(v: __m512) -> __m512 = round_bf16_512(v);
+        add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
+        sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
+        mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps(a, b);
+        fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
+        max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
+        sqrt(a: __m512) -> __m512 = _mm512_sqrt_ps(a);
+        abs(a: __m512) -> __m512 = _mm512_abs_ps(a);
+        neg(a: __m512) -> __m512 = _mm512_xor_ps(_mm512_set1_ps(-0.0), a);
+        round_int(a: __m512) -> __m512 = _mm512_roundscale_ps::<NEAREST>(a);
+        scale2(p: __m512, n: __m512) -> __m512 = _mm512_scalef_ps(p, n);
+        lt(a: __m512, b: __m512) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b);
+        is_nan(a: __m512) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
+        select(m: __mmask16, a: __m512, b: __m512) -> __m512 = _mm512_mask_blend_ps(m, b, a);
+        sum(v: __m512) -> f32 = _mm512_reduce_add_ps(v);
+        max_lane(v: __m512) -> f32 = _mm512_reduce_max_ps(v);
+    }
+    #[inline(always)]
+    fn table(self, mut f: impl FnMut(usize) -> __m512) -> __m512 {
+        f(0)
+    }
+    #[inline(always)]
+    fn lookup(self, table: __m512, bytes: &[u8]) -> (__m512, __m512) {
+        let p = bytes[..16].as_ptr();
+        // SAFETY: `self` exists only where `detect` found the instructions; sixteen bytes are readable at `p`.
+        unsafe {
+            // The permutation reads four bits of each index, so the low nibbles need no mask.
+            let index = _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()));
+            (_mm512_permutexvar_ps(index, table), _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(index), table))
+        }
+    }
+}
