@@ -1,2 +1,23 @@
 //! Meaning: types, graph, op table, passes, planner and executor.
+//!
+//! A [`graph::Module`] holds graphs of operations on tensors with symbolic shapes. Every operation has one meaning, in
+//! [`ops`]; [`text`] prints a module and parses it back; [`verify`](verify::verify) says which value breaks which rule;
+//! [`interpret`] runs a graph by the references, slowly.
+//!
+//! This crate reads no files, knows no file format and contains no `unsafe`.
 #![forbid(unsafe_code)]
+
+pub mod attr;
+pub mod block;
+mod dim;
+pub mod error;
+pub mod graph;
+pub mod infer;
+pub mod interpret;
+mod minifloat;
+pub mod ops;
+pub mod passes;
+pub mod tensor;
+pub mod text;
+pub mod types;
+pub mod verify;

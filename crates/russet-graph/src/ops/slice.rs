@@ -1,0 +1,130 @@
+//! `slice`: a box out of a tensor.
+
+use std::sync::Arc;
+
+use super::{Case, Fact, Known, OpDef, Operands};
+use crate::attr::Attr;
+use crate::error::OpError;
+use crate::tensor::{Tensor, TensorMut, element_count, strides};
+use crate::types::{DType, Dim, TensorType};
+
+simple_op! {
+    /// `x[begin:end:stride]` with one entry an axis. Operands: tensor, begin, end, stride (integer tensors `[rank]`).
+    ///
+    /// Negative bounds count from the end; bounds beyond the extent are clamped to it. Strides are at least 1.
+    Slice
+}
+
+/// `begin` and `end` of one axis, resolved against its extent.
+///
+/// A symbolic bound is taken as it stands where it is the extent itself, and clamped otherwise; it never counts from the end.
+pub fn bound(value: &Dim, extent: &Dim) -> Dim {
+    match (value.as_const(), extent.as_const()) {
+        (Some(v), _) if v >= i64::from(i32::MAX) => extent.clone(),
+        (Some(0), _) => Dim::Const(0),
+        (Some(v), Some(n)) => Dim::Const(if v < 0 { (v + n).max(0) } else { v.min(n) }),
+        (Some(v), None) if v < 0 => extent.add(&Dim::Const(v)).larger(&Dim::Const(0)),
+        _ if value == extent => extent.clone(),
+        _ => value.smaller(extent),
+    }
+}
+
+/// Number of steps from `begin` to `end`.
+pub fn extent(begin: &Dim, end: &Dim, stride: &Dim) -> Dim {
+    let span = end.sub(begin);
+    let count = match stride.as_const() {
+        Some(1) => span,
+        _ => span.add(stride).sub(&Dim::Const(1)).div(stride),
+    };
+    if count.as_const().is_some_and(|c| c < 0) { Dim::Const(0) } else { count }
+}
+
+/// `(begin, extent, stride)` of one axis of a concrete slice.
+pub fn resolve(begin: i64, end: i64, stride: i64, n: usize) -> Result<(usize, usize, usize), OpError> {
+    if stride < 1 {
+        return Err(OpError::Range { what: "a slice stride", value: stride, allowed: "1 or more".into() });
+    }
+    let n = n as i64;
+    let clamp = |v: i64| (if v < 0 { v.saturating_add(n) } else { v }).clamp(0, n);
+    let (b, e) = (clamp(begin), clamp(end));
+    let count = if e > b { (e - b - 1) / stride + 1 } else { 0 };
+    Ok((b as usize, count as usize, stride as usize))
+}
+
+/// The resolved axes of a slice of `shape` with concrete bounds in `inputs[1..4]`.
+pub fn axes(shape: &[usize], inputs: &[Tensor]) -> Result<Vec<(usize, usize, usize)>, OpError> {
+    let bounds: Vec<Vec<i64>> = inputs.iter().map(Tensor::ints).collect();
+    if bounds.iter().any(|b| b.len() != shape.len()) {
+        return Err(OpError::shapes("slice bounds have one entry an axis", &[shape, &inputs[0].shape]));
+    }
+    (0..shape.len()).map(|i| resolve(bounds[0][i], bounds[1][i], bounds[2][i], shape[i])).collect()
+}
+
+impl OpDef for Slice {
+    const NAME: &'static str = "slice";
+    const SUMMARY: &'static str = "a box out of a tensor";
+    const ARITY: std::ops::RangeInclusive<usize> = 4..=4;
+
+    fn from_attributes(_: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
+        Ok(Self)
+    }
+
+    fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
+        let t = operands.tensor(0)?;
+        let bounds: Option<Vec<Known>> = (1..4).map(|i| operands.known(i)).collect();
+        let shape = (0..t.rank()).map(|i| {
+            let at = |k: usize| bounds.as_ref().and_then(|b| b[k].get(i).cloned());
+            match (at(0), at(1), at(2)) {
+                (Some(b), Some(e), Some(s)) => extent(&bound(&b, &t.shape[i]), &bound(&e, &t.shape[i]), &s),
+                _ => Dim::Unknown,
+            }
+        });
+        let ty = TensorType::new(t.dtype, shape);
+        let known = slice_known(operands, t, &ty);
+        Ok(vec![Fact::with_known(ty, known)])
+    }
+
+    fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
+        let x = &inputs[0];
+        let axes = axes(&x.shape, &inputs[1..])?;
+        let shape: Vec<usize> = axes.iter().map(|a| a.1).collect();
+        let mut out = TensorMut::zeros(x.dtype, &shape)?;
+        let from = strides(&x.shape);
+        for i in 0..element_count(&shape)? {
+            let mut rest = i;
+            let mut at = 0;
+            for k in (0..shape.len()).rev() {
+                at += (axes[k].0 + rest % shape[k] * axes[k].2) * from[k];
+                rest /= shape[k];
+            }
+            out.set(i, x.get(at));
+        }
+        Ok(vec![out.finish()])
+    }
+
+    fn cases() -> Vec<Case<Self>> {
+        let case = |shape: &[usize], b: &[i64], e: &[i64], s: &[i64]| {
+            let values: Vec<i64> = (0..shape.iter().product::<usize>() as i64).collect();
+            let ints = |v: &[i64]| Tensor::from_ints(DType::I32, &[v.len()], v);
+            let x = Tensor::from_ints(DType::I32, shape, &values).ok()?;
+            Some(Case { op: Self, inputs: vec![x, ints(b).ok()?, ints(e).ok()?, ints(s).ok()?] })
+        };
+        let max = i64::from(i32::MAX);
+        [
+            case(&[4, 6], &[1, 0], &[3, max], &[1, 2]),
+            case(&[4, 6], &[-3, -2], &[-1, max], &[1, 1]),
+            case(&[5], &[4], &[2], &[1]),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// Follows the contents of a slice of a followed vector.
+fn slice_known(operands: Operands<'_>, t: &TensorType, out: &TensorType) -> Option<Vec<Dim>> {
+    let (known, [n]) = (operands.known(0)?, &t.fixed_shape()?[..]) else { return None };
+    let (b, e, s) = (operands.int(1)?, operands.int(2)?, operands.int(3)?);
+    let (begin, count, stride) = resolve(b, e, s, *n).ok()?;
+    (out.fixed_len()? == count).then(|| (0..count).map(|i| known.get(begin + i * stride).cloned()).collect())?
+}
