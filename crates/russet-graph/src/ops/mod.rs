@@ -270,6 +270,22 @@ op_table! {
     slice::Slice;
     silu::Silu;
     get_shape::GetShape;
+    blockwise_shift_scale::BlockwiseShiftScale;
+    broadcasting_batch_matmul::BroadcastingBatchMatmul;
+    batch_matmul::BatchMatmul;
+    scatter_along_axis::ScatterAlongAxis;
+    gather_along_axis::GatherAlongAxis;
+    gather_nd::GatherNd;
+    range::Range;
+    slice_update::SliceUpdate;
+    split::Split;
+    broadcast_in_dims::BroadcastInDims;
+    broadcast_to::BroadcastTo;
+    shrink_dims::ShrinkDims;
+    expand_dims::ExpandDims;
+    concat::Concat;
+    transpose::Transpose;
+    reshape::Reshape;
 }
 
 #[cfg(test)]

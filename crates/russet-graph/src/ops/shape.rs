@@ -17,6 +17,23 @@ pub fn axis(axis: i64, rank: usize) -> Result<usize, OpError> {
     })
 }
 
+/// Position `index` of an axis of `n`; negative ones count from the end.
+pub fn position(index: i64, n: usize) -> Result<usize, OpError> {
+    let at = if index < 0 {
+        index.saturating_add(n as i64)
+    } else {
+        index
+    };
+    if (0..n as i64).contains(&at) {
+        return Ok(at as usize);
+    }
+    Err(OpError::Range {
+        what: "an index",
+        value: index,
+        allowed: format!("0..{n}"),
+    })
+}
+
 /// The dimension two operands broadcast to, `None` where they cannot.
 ///
 /// Where nothing proves it, a symbolic or unknown extent wins over the constant 1 and equals anything else.
