@@ -1,0 +1,9 @@
+//! `broadcasting_greater`: whether the left is greater, with broadcasting.
+
+use super::family::{Align, binary_op};
+use crate::types::DType;
+
+binary_op! {
+    /// Whether the left is greater, elementwise, after broadcasting (NumPy's rule).
+    BroadcastingGreater, "broadcasting_greater", "whether the left is greater, with broadcasting", Align::Broadcast, super::greater::greater, |_, _| None, Some(DType::Bool), [F32, F16, I32, U8]
+}

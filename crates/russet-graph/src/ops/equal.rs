@@ -1,0 +1,19 @@
+//! `equal`: whether both are equal.
+
+use super::family::{Align, binary_op};
+use crate::tensor::Scalar;
+use crate::types::DType;
+
+/// Whether both are equal, of two elements.
+pub fn equal(x: Scalar, y: Scalar) -> Scalar {
+    let holds = match (x, y) {
+        (Scalar::Float(x), Scalar::Float(y)) => x == y,
+        _ => x.int() == y.int(),
+    };
+    Scalar::Bool(holds)
+}
+
+binary_op! {
+    /// Whether both are equal, elementwise, of two tensors of one shape.
+    Equal, "equal", "whether both are equal", Align::Same, equal, |_, _| None, Some(DType::Bool), [F32, F16, I32, U8]
+}

@@ -1,0 +1,19 @@
+//! `not_equal`: whether both differ.
+
+use super::family::{Align, binary_op};
+use crate::tensor::Scalar;
+use crate::types::DType;
+
+/// Whether both differ, of two elements.
+pub fn not_equal(x: Scalar, y: Scalar) -> Scalar {
+    let holds = match (x, y) {
+        (Scalar::Float(x), Scalar::Float(y)) => x != y,
+        _ => x.int() != y.int(),
+    };
+    Scalar::Bool(holds)
+}
+
+binary_op! {
+    /// Whether both differ, elementwise, of two tensors of one shape.
+    NotEqual, "not_equal", "whether both differ", Align::Same, not_equal, |_, _| None, Some(DType::Bool), [F32, F16, I32, U8]
+}

@@ -1,0 +1,96 @@
+//! What reductions share: axes as an operand, extents of 1 where axes went.
+
+use std::collections::BTreeSet;
+
+use crate::error::OpError;
+use crate::ops::shape::axis;
+use crate::ops::{Case, Fact, Operands};
+use crate::tensor::{Scalar, Tensor, TensorMut, element_count};
+use crate::types::{DType, Dim, TensorType};
+
+/// The result keeps the rank; reduced axes have extent 1. Operands: tensor, axes (integers; none: every axis stays).
+pub fn infer(operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
+    let t = operands.tensor(0)?;
+    let mut shape = t.shape.clone();
+    match operands.ints(1) {
+        Some(axes) => {
+            for a in axes {
+                shape[axis(a, t.rank())?] = Dim::Const(1);
+            }
+        }
+        None => shape.fill(Dim::Unknown),
+    }
+    Ok(vec![TensorType::new(t.dtype, shape).into()])
+}
+
+/// Folds every group of elements that ends in one place of the result.
+pub fn reduce(
+    inputs: &[Tensor],
+    fold: impl Fn(&[Scalar]) -> Scalar,
+) -> Result<Vec<Tensor>, OpError> {
+    let x = &inputs[0];
+    let axes = inputs[1]
+        .ints()
+        .into_iter()
+        .map(|a| axis(a, x.shape.len()))
+        .collect::<Result<BTreeSet<_>, _>>()?;
+    let shape: Vec<usize> = x
+        .shape
+        .iter()
+        .enumerate()
+        .map(|(i, &d)| if axes.contains(&i) { 1 } else { d })
+        .collect();
+    let mut groups: Vec<Vec<Scalar>> = vec![Vec::new(); element_count(&shape)?];
+    for i in 0..x.len() {
+        let (mut rest, mut at, mut stride) = (i, 0, 1);
+        for k in (0..shape.len()).rev() {
+            at += rest % x.shape[k] % shape[k].max(1) * stride;
+            rest /= x.shape[k];
+            stride *= shape[k];
+        }
+        groups[at].push(x.get(i));
+    }
+    let mut out = TensorMut::zeros(x.dtype, &shape)?;
+    groups
+        .iter()
+        .enumerate()
+        .for_each(|(i, g)| out.set(i, fold(g)));
+    Ok(vec![out.finish()])
+}
+
+/// `f` over floats, `g` over integers.
+pub fn by_class(
+    group: &[Scalar],
+    float: bool,
+    f: impl Fn(f64, f64) -> f64,
+    g: impl Fn(i128, i128) -> i128,
+    start: (f64, i128),
+) -> Scalar {
+    if float {
+        Scalar::Float(group.iter().fold(start.0, |a, v| f(a, v.float())))
+    } else {
+        Scalar::Int(group.iter().fold(start.1, |a, v| g(a, v.int())))
+    }
+}
+
+/// Examples: one axis, the last axis, several, none.
+pub fn cases<O: Copy>(op: O, kinds: &[DType]) -> Vec<Case<O>> {
+    let axes: [&[i64]; 4] = [&[0], &[-1], &[0, 1], &[]];
+    let values: Vec<i64> = (0..12).map(|i| (i * 5) % 7 - 2).collect();
+    let mut out = Vec::new();
+    for &dtype in kinds {
+        let floats: Vec<f64> = values.iter().map(|&v| v as f64 * 0.5).collect();
+        let x = if dtype.is_float() {
+            Tensor::from_floats(dtype, &[3, 4], &floats)
+        } else {
+            Tensor::from_ints(dtype, &[3, 4], &values)
+        };
+        for a in axes {
+            let pair = x
+                .clone()
+                .and_then(|x| Ok(vec![x, Tensor::from_ints(DType::I32, &[a.len()], a)?]));
+            out.extend(pair.map(|inputs| Case { op, inputs }));
+        }
+    }
+    out
+}

@@ -1,0 +1,14 @@
+//! `sub`: difference.
+
+use super::family::{Align, binary_op, by_class};
+use crate::tensor::Scalar;
+
+/// Difference, of two elements.
+pub fn sub(x: Scalar, y: Scalar) -> Scalar {
+    by_class(x, y, |x, y| x - y, i128::wrapping_sub)
+}
+
+binary_op! {
+    /// Difference, elementwise, of two tensors of one shape.
+    Sub, "sub", "difference", Align::Same, sub, |a, b| Some(a.sub(b))
+}
