@@ -58,11 +58,32 @@ mod tests {
 
     /// Values around every boundary of both small types, all f16 bit patterns, and lengths with every tail.
     fn samples() -> Vec<f32> {
-        let mut x: Vec<f32> = (0..=u16::MAX).map(|b| f16::from_bits(b).to_f32_const()).collect();
-        x.extend((0..=u16::MAX).step_by(7).map(|b| bf16::from_bits(b).to_f32_const() * 1.003));
+        let mut x: Vec<f32> = (0..=u16::MAX)
+            .map(|b| f16::from_bits(b).to_f32_const())
+            .collect();
+        x.extend(
+            (0..=u16::MAX)
+                .step_by(7)
+                .map(|b| bf16::from_bits(b).to_f32_const() * 1.003),
+        );
         x.extend((0..2000).map(|i| f32::from_bits(0x3800_0000 + i * 0x0aa5)));
-        x.extend([65_519.9, 65_520.0, 1e-8, 5.96e-8, 2.98e-8, 2.980_232_4e-8, f32::MAX, f32::MIN_POSITIVE, 1e-45]);
-        x.extend([f32::from_bits(0x7f80_0001), f32::from_bits(0xffc0_1234), f32::INFINITY, -0.0]);
+        x.extend([
+            65_519.9,
+            65_520.0,
+            1e-8,
+            5.96e-8,
+            2.98e-8,
+            2.980_232_4e-8,
+            f32::MAX,
+            f32::MIN_POSITIVE,
+            1e-45,
+        ]);
+        x.extend([
+            f32::from_bits(0x7f80_0001),
+            f32::from_bits(0xffc0_1234),
+            f32::INFINITY,
+            -0.0,
+        ]);
         x
     }
 
@@ -81,8 +102,20 @@ mod tests {
             isa.run(Round(&mut rounded, T::ROUNDING));
             for i in 0..x.len() {
                 let want = reference(x[i]).to_f32();
-                assert!(same(wide[i], want), "{}: {} -> {}, want {want}", isa.name(), x[i], wide[i]);
-                assert!(same(rounded[i], want), "{}: {} -> {}, want {want}", isa.name(), x[i], rounded[i]);
+                assert!(
+                    same(wide[i], want),
+                    "{}: {} -> {}, want {want}",
+                    isa.name(),
+                    x[i],
+                    wide[i]
+                );
+                assert!(
+                    same(rounded[i], want),
+                    "{}: {} -> {}, want {want}",
+                    isa.name(),
+                    x[i],
+                    rounded[i]
+                );
             }
         }
     }
@@ -104,7 +137,11 @@ mod tests {
                 let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
                 let mut out = vec![f16::NAN; n];
                 convert_on(*isa, &x, &mut out);
-                assert!(out.iter().zip(&x).all(|(a, b)| a.to_f32() == *b), "{} {n}", isa.name());
+                assert!(
+                    out.iter().zip(&x).all(|(a, b)| a.to_f32() == *b),
+                    "{} {n}",
+                    isa.name()
+                );
             }
         }
     }

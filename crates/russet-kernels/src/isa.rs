@@ -32,7 +32,12 @@ impl Isa {
     /// The best instruction set of this machine.
     pub fn best() -> Isa {
         static BEST: OnceLock<Isa> = OnceLock::new();
-        *BEST.get_or_init(|| Isa::available().first().copied().unwrap_or(Isa::Portable(Portable)))
+        *BEST.get_or_init(|| {
+            Isa::available()
+                .first()
+                .copied()
+                .unwrap_or(Isa::Portable(Portable))
+        })
     }
 
     /// Its name: `avx512`, `avx2` or `portable`.

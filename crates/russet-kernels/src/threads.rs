@@ -64,15 +64,25 @@ impl Pool {
     /// A pool of `threads` threads, the caller of [`Pool::run`] being one; 0 means one per available core.
     /// Where the system refuses to start a thread the pool is smaller.
     pub fn new(threads: usize) -> Self {
-        let threads = if threads == 0 { thread::available_parallelism().map_or(1, Into::into) } else { threads };
+        let threads = if threads == 0 {
+            thread::available_parallelism().map_or(1, Into::into)
+        } else {
+            threads
+        };
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
             job: UnsafeCell::new(None),
             next: AtomicUsize::new(0),
             panic: Mutex::new(None),
         });
-        let workers = (1..threads.min(1 << 16)).map_while(|i| spawn(i, &shared)).collect();
-        Self { shared, workers, running: Mutex::new(()) }
+        let workers = (1..threads.min(1 << 16))
+            .map_while(|i| spawn(i, &shared))
+            .collect();
+        Self {
+            shared,
+            workers,
+            running: Mutex::new(()),
+        }
     }
 
     /// Threads that work in a run, the caller included.
@@ -91,14 +101,24 @@ impl Pool {
         self.wake(tasks - 1);
         self.shared.work();
         self.shared.close();
-        let panic = self.shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let panic = self
+            .shared
+            .panic
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
     }
 
     /// Cuts `out` into chunks of `chunk` elements (the last may be shorter) and calls `f(index, chunk)` for each.
-    pub fn for_chunks_mut<T: Send>(&self, out: &mut [T], chunk: usize, f: &(dyn Fn(usize, &mut [T]) + Sync)) {
+    pub fn for_chunks_mut<T: Send>(
+        &self,
+        out: &mut [T],
+        chunk: usize,
+        f: &(dyn Fn(usize, &mut [T]) + Sync),
+    ) {
         let chunk = chunk.max(1);
         let rows = Rows::new(out, chunk);
         self.run(rows.count(), &|i| {
@@ -135,7 +155,10 @@ impl Pool {
 
     /// Unparks at most `count` parked workers.
     fn wake(&self, count: usize) {
-        let parked = self.workers.iter().filter(|w| w.parked.load(SeqCst) && w.parked.swap(false, SeqCst));
+        let parked = self
+            .workers
+            .iter()
+            .filter(|w| w.parked.load(SeqCst) && w.parked.swap(false, SeqCst));
         parked.take(count).for_each(|w| w.handle.thread().unpark());
     }
 }
@@ -209,7 +232,10 @@ impl Shared {
     fn enter(&self, mut state: u64) -> bool {
         let run = state >> 32;
         while state & OPEN != 0 && state >> 32 == run && state != QUIT {
-            match self.state.compare_exchange_weak(state, state + ONE_INSIDE, AcqRel, Acquire) {
+            match self
+                .state
+                .compare_exchange_weak(state, state + ONE_INSIDE, AcqRel, Acquire)
+            {
                 Ok(_) => return true,
                 Err(now) => state = now,
             }
@@ -220,7 +246,9 @@ impl Shared {
     /// Takes tasks until there are none; keeps the first panic.
     fn work(&self) {
         // SAFETY: called by the run's caller, or inside the run: `job` is not written now.
-        let Some(job) = (unsafe { *self.job.get() }) else { return };
+        let Some(job) = (unsafe { *self.job.get() }) else {
+            return;
+        };
         BUSY.set(true);
         let done = catch_unwind(AssertUnwindSafe(|| {
             loop {
@@ -235,7 +263,10 @@ impl Shared {
         BUSY.set(false);
         if let Err(panic) = done {
             self.next.store(job.tasks, Relaxed);
-            self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+            self.panic
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(panic);
         }
     }
 
@@ -245,7 +276,11 @@ impl Shared {
         let mut spins = 0_u32;
         while self.state.load(Acquire) & INSIDE != 0 {
             spins += 1;
-            if spins.is_multiple_of(128) { thread::yield_now() } else { std::hint::spin_loop() }
+            if spins.is_multiple_of(128) {
+                thread::yield_now()
+            } else {
+                std::hint::spin_loop()
+            }
         }
     }
 }
@@ -264,7 +299,12 @@ unsafe impl<T: Send> Sync for Rows<'_, T> {}
 
 impl<'a, T> Rows<'a, T> {
     pub(crate) fn new(slice: &'a mut [T], width: usize) -> Self {
-        Self { start: slice.as_mut_ptr(), len: slice.len(), width, _borrow: std::marker::PhantomData }
+        Self {
+            start: slice.as_mut_ptr(),
+            len: slice.len(),
+            width,
+            _borrow: std::marker::PhantomData,
+        }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -275,7 +315,10 @@ impl<'a, T> Rows<'a, T> {
     ///
     /// # Safety
     /// No other live part of these rows overlaps it.
-    #[allow(clippy::mut_from_ref, reason = "disjoint parts of one exclusive borrow, as the contract says")]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "disjoint parts of one exclusive borrow, as the contract says"
+    )]
     pub(crate) unsafe fn row(&self, i: usize) -> &mut [T] {
         let from = i * self.width;
         // SAFETY: the caller's promise.
@@ -286,9 +329,15 @@ impl<'a, T> Rows<'a, T> {
     ///
     /// # Safety
     /// No other live part of these rows overlaps it.
-    #[allow(clippy::mut_from_ref, reason = "disjoint parts of one exclusive borrow, as the contract says")]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "disjoint parts of one exclusive borrow, as the contract says"
+    )]
     pub(crate) unsafe fn part(&self, from: usize, len: usize) -> &mut [T] {
-        assert!(from <= self.len && len <= self.len - from, "part inside the slice");
+        assert!(
+            from <= self.len && len <= self.len - from,
+            "part inside the slice"
+        );
         // SAFETY: inside the borrowed slice (checked), and disjoint from other parts (the caller's promise).
         unsafe { std::slice::from_raw_parts_mut(self.start.add(from), len) }
     }
@@ -324,7 +373,11 @@ mod tests {
         for _ in 0..2000 {
             assert_eq!(sum_of(&pool, 8), 36);
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            start.elapsed()
+        );
     }
 
     #[test]
@@ -363,7 +416,9 @@ mod tests {
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_survives() {
         let pool = Pool::new(4);
-        let caught = catch_unwind(AssertUnwindSafe(|| pool.run(50, &|i| assert!(i != 13, "unlucky"))));
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            pool.run(50, &|i| assert!(i != 13, "unlucky"))
+        }));
         assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"unlucky"));
         assert_eq!(sum_of(&pool, 10), 55);
     }

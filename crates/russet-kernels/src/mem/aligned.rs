@@ -44,7 +44,10 @@ pub struct AlignedBuf {
 impl AlignedBuf {
     /// An empty buffer; allocates nothing.
     pub const fn new() -> Self {
-        Self { store: Store::Heap(Vec::new()), len: 0 }
+        Self {
+            store: Store::Heap(Vec::new()),
+            len: 0,
+        }
     }
 
     /// A buffer of `len` zero bytes.
@@ -52,7 +55,11 @@ impl AlignedBuf {
     /// # Errors
     /// [`OutOfMemory`] if the allocator refuses.
     pub fn with_len(len: usize) -> Result<Self, OutOfMemory> {
-        let store = if len >= MAP_FROM { map(len)? } else { heap(len)? };
+        let store = if len >= MAP_FROM {
+            map(len)?
+        } else {
+            heap(len)?
+        };
         Ok(Self { store, len })
     }
 
@@ -108,13 +115,16 @@ impl AlignedBuf {
 }
 
 fn byte_count<T: Pod>(count: usize) -> Result<usize, OutOfMemory> {
-    count.checked_mul(size_of::<T>()).ok_or(OutOfMemory { bytes: usize::MAX })
+    count
+        .checked_mul(size_of::<T>())
+        .ok_or(OutOfMemory { bytes: usize::MAX })
 }
 
 fn heap(len: usize) -> Result<Store, OutOfMemory> {
     let lines = len.div_ceil(64);
     let mut vec = Vec::new();
-    vec.try_reserve_exact(lines).map_err(|_| OutOfMemory { bytes: len })?;
+    vec.try_reserve_exact(lines)
+        .map_err(|_| OutOfMemory { bytes: len })?;
     vec.resize(lines, Line([0; 64]));
     Ok(Store::Heap(vec))
 }
@@ -142,7 +152,9 @@ impl Deref for AlignedBuf {
     fn deref(&self) -> &[u8] {
         match &self.store {
             // SAFETY: the vector holds at least `len` initialised bytes in whole lines, and `Line` has no padding.
-            Store::Heap(lines) => unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), self.len) },
+            Store::Heap(lines) => unsafe {
+                std::slice::from_raw_parts(lines.as_ptr().cast(), self.len)
+            },
             Store::Map(map) => &map[..self.len],
         }
     }
@@ -152,9 +164,17 @@ impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.store {
             // SAFETY: as in `deref`; the borrow of the vector is exclusive.
-            Store::Heap(lines) => unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), self.len) },
+            Store::Heap(lines) => unsafe {
+                std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), self.len)
+            },
             Store::Map(map) => &mut map[..self.len],
         }
+    }
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
     }
 }
 

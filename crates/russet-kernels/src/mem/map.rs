@@ -24,7 +24,10 @@ impl FileMap {
         let file = File::open(path)?;
         let meta = file.metadata()?;
         if !meta.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a regular file",
+            ));
         }
         if meta.len() == 0 {
             return Ok(Self(None));
@@ -65,7 +68,10 @@ mod tests {
             assert_eq!(&*FileMap::open(&path).unwrap(), content);
         }
         assert!(FileMap::open(&dir).is_err());
-        assert_eq!(FileMap::open(dir.join("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            FileMap::open(dir.join("absent")).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -22,13 +22,15 @@ macro_rules! pod {
 pod!(u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 f16 bf16);
 
 fn fits<T: Pod>(bytes: &[u8]) -> bool {
-    bytes.as_ptr().addr().is_multiple_of(align_of::<T>()) && bytes.len().is_multiple_of(size_of::<T>())
+    bytes.as_ptr().addr().is_multiple_of(align_of::<T>())
+        && bytes.len().is_multiple_of(size_of::<T>())
 }
 
 /// `bytes` as a slice of `T`; `None` if misaligned or not a whole number of elements.
 pub fn cast_slice<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
     // SAFETY: aligned and of whole elements (checked by `fits`); any bits are a value of a `Pod`; same lifetime.
-    fits::<T>(bytes).then(|| unsafe { from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) })
+    fits::<T>(bytes)
+        .then(|| unsafe { from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) })
 }
 
 /// `bytes` as a mutable slice of `T`; `None` if misaligned or not a whole number of elements.

@@ -37,7 +37,10 @@ impl SharedBytes {
     pub fn slice(&self, range: Range<usize>) -> Option<Self> {
         self.get(range.clone())?;
         let start = self.range.start + range.start;
-        Some(Self { owner: self.owner.clone(), range: start..start + range.len() })
+        Some(Self {
+            owner: self.owner.clone(),
+            range: start..start + range.len(),
+        })
     }
 }
 
@@ -45,7 +48,10 @@ impl Deref for SharedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        (*self.owner).as_ref().get(self.range.clone()).unwrap_or(&[])
+        (*self.owner)
+            .as_ref()
+            .get(self.range.clone())
+            .unwrap_or(&[])
     }
 }
 

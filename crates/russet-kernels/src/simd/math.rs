@@ -7,9 +7,22 @@ const LOG2_E: f32 = std::f32::consts::LOG2_E;
 const LN2_HI: f32 = 0.693_359_4;
 const LN2_LO: f32 = -2.121_944_4e-4;
 /// Minimax coefficients of (e^r - 1 - r) / r^2 on |r| <= ln2 / 2, highest power first (Cephes `expf`).
-const EXP: [f32; 6] = [1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_6e-1, 5.000_000_1e-1];
+const EXP: [f32; 6] = [
+    1.987_569_1e-4,
+    1.398_2e-3,
+    8.333_452e-3,
+    4.166_579_6e-2,
+    1.666_666_6e-1,
+    5.000_000_1e-1,
+];
 /// Coefficients of (tanh x - x) / x^3 in x^2 for |x| < 0.625, highest power first (Cephes `tanhf`).
-const TANH: [f32; 5] = [-5.704_988_7e-3, 2.063_908_9e-2, -5.373_971e-2, 1.333_144_2e-1, -3.333_328e-1];
+const TANH: [f32; 5] = [
+    -5.704_988_7e-3,
+    2.063_908_9e-2,
+    -5.373_971e-2,
+    1.333_144_2e-1,
+    -3.333_328e-1,
+];
 
 #[inline(always)]
 fn polynomial<S: Simd, const N: usize>(s: S, x: S::V, coefficients: [f32; N]) -> S::V {
@@ -78,8 +91,23 @@ mod tests {
     }
 
     fn grid() -> Vec<f32> {
-        let mut x: Vec<f32> = (0..65_536).map(|i| (i as f32 - 32_768.0) * 0.003_1).collect();
-        x.extend([0.0, -0.0, 1e-20, -1e-20, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 88.8, -103.9, 0.625, 1.0, 9.0]);
+        let mut x: Vec<f32> = (0..65_536)
+            .map(|i| (i as f32 - 32_768.0) * 0.003_1)
+            .collect();
+        x.extend([
+            0.0,
+            -0.0,
+            1e-20,
+            -1e-20,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            f32::NAN,
+            88.8,
+            -103.9,
+            0.625,
+            1.0,
+            9.0,
+        ]);
         x.extend([0.1; 4]);
         x
     }
@@ -93,7 +121,11 @@ mod tests {
                 let want = exact(f64::from(*x));
                 let near = (f64::from(y) - want).abs() <= tolerance * want.abs() + 1e-44;
                 let same = want as f32 == y || want.is_nan() && y.is_nan();
-                assert!(near || same, "{}: {name}({x}) = {y}, want {want}", isa.name());
+                assert!(
+                    near || same,
+                    "{}: {name}({x}) = {y}, want {want}",
+                    isa.name()
+                );
             }
         }
     }

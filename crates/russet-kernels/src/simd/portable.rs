@@ -28,7 +28,11 @@ fn first<T: Copy>(x: &[T]) -> [T; N] {
 /// a * b + c: fused where one instruction does it (NEON), else two roundings.
 #[inline(always)]
 fn multiply_add(a: f32, b: f32, c: f32) -> f32 {
-    if cfg!(any(target_arch = "aarch64", target_feature = "fma")) { a.mul_add(b, c) } else { a * b + c }
+    if cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
+        a.mul_add(b, c)
+    } else {
+        a * b + c
+    }
 }
 
 /// 2^n for n in -126..=127.
@@ -178,6 +182,9 @@ impl Simd for Portable {
     #[inline(always)]
     fn lookup(self, table: Self::Table, bytes: &[u8]) -> (Self::V, Self::V) {
         let b = first(bytes);
-        (b.map(|b| table[usize::from(b & 15)]), b.map(|b| table[usize::from(b >> 4)]))
+        (
+            b.map(|b| table[usize::from(b & 15)]),
+            b.map(|b| table[usize::from(b >> 4)]),
+        )
     }
 }

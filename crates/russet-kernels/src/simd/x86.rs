@@ -17,7 +17,9 @@ pub struct Avx512(());
 impl Avx2 {
     /// The token, if this machine has the instructions.
     pub fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c");
         has.then_some(Self(()))
     }
 }
@@ -81,7 +83,10 @@ fn round_bf16_256(v: __m256) -> __m256 {
     let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
     let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(v, v));
     let kept = _mm256_blendv_epi8(rounded, quiet, nan);
-    _mm256_castsi256_ps(_mm256_and_si256(kept, _mm256_set1_epi32(0xffff_0000_u32 as i32)))
+    _mm256_castsi256_ps(_mm256_and_si256(
+        kept,
+        _mm256_set1_epi32(0xffff_0000_u32 as i32),
+    ))
 }
 
 #[inline]
@@ -92,22 +97,34 @@ fn round_bf16_512(v: __m512) -> __m512 {
     let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
     let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x40_0000));
     let kept = _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v), quiet);
-    _mm512_castsi512_ps(_mm512_and_si512(kept, _mm512_set1_epi32(0xffff_0000_u32 as i32)))
+    _mm512_castsi512_ps(_mm512_and_si512(
+        kept,
+        _mm512_set1_epi32(0xffff_0000_u32 as i32),
+    ))
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn power2_256(n: __m256i) -> __m256 {
-    _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(127))))
+    _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(
+        n,
+        _mm256_set1_epi32(127),
+    )))
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn scale2_256(p: __m256, n: __m256) -> __m256 {
     let n = _mm256_cvtps_epi32(n);
-    let n = _mm256_min_epi32(_mm256_max_epi32(n, _mm256_set1_epi32(-250)), _mm256_set1_epi32(250));
+    let n = _mm256_min_epi32(
+        _mm256_max_epi32(n, _mm256_set1_epi32(-250)),
+        _mm256_set1_epi32(250),
+    );
     let half = _mm256_srai_epi32::<1>(n);
-    _mm256_mul_ps(_mm256_mul_ps(p, power2_256(half)), power2_256(_mm256_sub_epi32(n, half)))
+    _mm256_mul_ps(
+        _mm256_mul_ps(p, power2_256(half)),
+        power2_256(_mm256_sub_epi32(n, half)),
+    )
 }
 
 #[inline]
@@ -140,7 +157,11 @@ fn max_256(v: __m256) -> f32 {
 fn lookup_256(table: [__m256; 2], index: __m256i) -> __m256 {
     let low = _mm256_permutevar8x32_ps(table[0], index);
     let high = _mm256_permutevar8x32_ps(table[1], index);
-    _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index)))
+    _mm256_blendv_ps(
+        low,
+        high,
+        _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index)),
+    )
 }
 
 impl Simd for Avx2 {
@@ -209,7 +230,10 @@ impl Simd for Avx2 {
         // SAFETY: `self` exists only where `detect` found the instructions; eight bytes are readable at `p`.
         unsafe {
             let index = _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()));
-            (lookup_256(table, index), lookup_256(table, _mm256_srli_epi32::<4>(index)))
+            (
+                lookup_256(table, index),
+                lookup_256(table, _mm256_srli_epi32::<4>(index)),
+            )
         }
     }
 }
@@ -280,7 +304,10 @@ impl Simd for Avx512 {
         unsafe {
             // The permutation reads four bits of each index, so the low nibbles need no mask.
             let index = _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()));
-            (_mm512_permutexvar_ps(index, table), _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(index), table))
+            (
+                _mm512_permutexvar_ps(index, table),
+                _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(index), table),
+            )
         }
     }
 }
