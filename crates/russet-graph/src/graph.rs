@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::block::BlockFormat;
 use russet_kernels::mem::SharedBytes;
+use russet_kernels::quant::BlockFormat;
 
 use crate::attr::{Attr, Attributes};
 use crate::ops::Op;

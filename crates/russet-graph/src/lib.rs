@@ -2,15 +2,15 @@
 //!
 //! A [`graph::Module`] holds graphs of operations on tensors with symbolic shapes. Every operation has one meaning, in
 //! [`ops`]; [`text`] prints a module and parses it back; [`verify`](verify::verify) says which value breaks which rule;
-//! [`interpret`] runs a graph by the references, slowly.
+//! [`interpret`] runs a graph by the references, slowly; [`exec`] plans it and runs it fast, with the same results.
 //!
 //! This crate reads no files, knows no file format and contains no `unsafe`.
 #![forbid(unsafe_code)]
 
 pub mod attr;
-pub mod block;
 mod dim;
 pub mod error;
+pub mod exec;
 pub mod graph;
 pub mod infer;
 pub mod interpret;

@@ -153,10 +153,24 @@ impl Tensor {
                 (0..out.len()).for_each(|i| out.set(i, one));
                 Ok(out.finish())
             }
-            Storage::Blocks(format, _) => Err(OpError::NotExecutable(format!(
-                "constants in {} are read by rows, not as one tensor",
-                format.name()
-            ))),
+            Storage::Blocks(format, bytes) => {
+                let row = shape.last().copied().unwrap_or(1);
+                let mut out = TensorMut::zeros(c.ty.dtype, &shape)?;
+                let mut line = vec![0f32; row];
+                let stride = format
+                    .row_bytes(row)
+                    .ok_or(OpError::Unknown("the row length of a block constant"))?;
+                for r in 0..out.len().checked_div(row).unwrap_or(0) {
+                    let bytes = bytes
+                        .get(r * stride..(r + 1) * stride)
+                        .ok_or(OpError::Unknown("a row of blocks"))?;
+                    format.dequantize(bytes, &mut line);
+                    line.iter()
+                        .enumerate()
+                        .for_each(|(i, &v)| out.set(r * row + i, Scalar::Float(v.into())));
+                }
+                Ok(out.finish())
+            }
         }
     }
 

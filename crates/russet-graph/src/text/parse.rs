@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::block::BlockFormat;
 use russet_kernels::mem::SharedBytes;
+use russet_kernels::quant::BlockFormat;
 
 use super::Text;
 use crate::attr::{Attr, Attributes};

@@ -1,0 +1,351 @@
+//! Building a plan: flatten, infer, lower to steps, give every buffer a slot.
+
+use std::sync::Arc;
+
+use super::dims::{DimRef, DimTable};
+use super::kernels::Kernel;
+use super::layout::Layout;
+use super::lower::{Lowered, Lowering};
+use crate::error::OpError;
+use crate::graph::{ConstantData, Graph, Module};
+use crate::infer::{self, NodeError};
+use crate::passes;
+use crate::types::{DType, Dim, Symbol, TensorType, Type};
+
+/// How to build a plan.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PlanOptions {
+    /// Run known composites as one operation (`true`, the default) or by their bodies.
+    pub whole_composites: bool,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self {
+            whole_composites: true,
+        }
+    }
+}
+
+/// Why a plan cannot be built.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// An operation of the graph.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// The function is not in the module.
+    #[error("there is no function {0:?}")]
+    NoFunction(String),
+    /// An input or output.
+    #[error("{port:?}: {rule}")]
+    Port {
+        /// Its name.
+        port: String,
+        /// What is wrong.
+        rule: String,
+    },
+}
+
+/// Where the elements of a view are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Home {
+    /// A buffer of the plan, by slot after building (by buffer before).
+    Buffer(usize),
+    /// A state.
+    State(usize),
+    /// An input of the call.
+    Input(usize),
+    /// A constant of the file.
+    Constant(Arc<ConstantData>),
+}
+
+/// A view in a step, with its numbers in the dim table.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) dtype: DType,
+    pub(crate) home: Home,
+    pub(crate) shape: Vec<DimRef>,
+    pub(crate) strides: Vec<DimRef>,
+    pub(crate) offset: DimRef,
+}
+
+/// One thing to do.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) kernel: Box<dyn Kernel>,
+    pub(crate) inputs: Vec<Place>,
+    pub(crate) outputs: Vec<Place>,
+    pub(crate) numbers: Vec<DimRef>,
+}
+
+/// A tensor input of a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct PlanInput {
+    pub(crate) name: Arc<str>,
+    pub(crate) ty: TensorType,
+}
+
+/// A state of a plan: lives with its owner, between calls.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanState {
+    /// The name of the input it is bound to.
+    pub name: Arc<str>,
+    /// Its type; extents may be symbols that its owner chooses.
+    pub ty: TensorType,
+}
+
+/// An output of a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct PlanOutput {
+    pub(crate) name: Arc<str>,
+    pub(crate) place: Place,
+}
+
+/// What a step is, for inspection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepInfo {
+    /// The operation or kernel.
+    pub name: &'static str,
+    /// Types of what it reads.
+    pub inputs: Vec<DType>,
+    /// Types of what it writes.
+    pub outputs: Vec<DType>,
+}
+
+/// A function ready to run. See the module page.
+#[derive(Debug)]
+pub struct Plan {
+    pub(crate) function: String,
+    pub(crate) dims: DimTable,
+    pub(crate) steps: Vec<Step>,
+    /// Elements and kind of every slot's largest use, per use: `(slot, dtype, elements)`.
+    pub(crate) uses: Vec<SlotUse>,
+    pub(crate) slots: usize,
+    pub(crate) inputs: Vec<PlanInput>,
+    pub(crate) states: Vec<PlanState>,
+    pub(crate) outputs: Vec<PlanOutput>,
+}
+
+/// A buffer's demand on its slot.
+#[derive(Clone, Debug)]
+pub(crate) struct SlotUse {
+    pub(crate) slot: usize,
+    pub(crate) dtype: DType,
+    pub(crate) elements: DimRef,
+}
+
+impl Plan {
+    /// Plans a function of a verified module.
+    pub fn build(
+        module: &Module,
+        function: &str,
+        options: &PlanOptions,
+    ) -> Result<Self, PlanError> {
+        let graph = module
+            .graph(function)
+            .ok_or_else(|| PlanError::NoFunction(function.into()))?;
+        let mut flat = passes::flatten(module, graph, options.whole_composites)?;
+        passes::eliminate_common(&mut flat);
+        let facts = infer::infer(module, &flat)?;
+        let lowered = Lowering::new(module, &flat, &facts).run()?;
+        Assembly::new(&flat).finish(function, lowered)
+    }
+
+    /// The function this plan runs.
+    pub fn function(&self) -> &str {
+        &self.function
+    }
+
+    /// Names and types of the tensor inputs.
+    pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorType)> {
+        self.inputs.iter().map(|i| (&*i.name, &i.ty))
+    }
+
+    /// The states.
+    pub fn states(&self) -> &[PlanState] {
+        &self.states
+    }
+
+    /// Names of the tensor outputs.
+    pub fn outputs(&self) -> impl Iterator<Item = &str> {
+        self.outputs.iter().map(|o| &*o.name)
+    }
+
+    /// What runs, in order.
+    pub fn steps(&self) -> impl Iterator<Item = StepInfo> {
+        let kinds = |places: &[Place]| places.iter().map(|p| p.dtype).collect();
+        self.steps.iter().map(move |s| StepInfo {
+            name: s.name,
+            inputs: kinds(&s.inputs),
+            outputs: kinds(&s.outputs),
+        })
+    }
+}
+
+/// The symbols of inputs and states that a call binds by its shapes: `(symbol, input, axis)`.
+pub(crate) fn bound_symbol(ty: &TensorType, axis: usize) -> Option<Symbol> {
+    let mut found = None;
+    ty.shape[axis].symbols(&mut |s| found = Some(s.clone()));
+    found.filter(|s| ty.shape[axis] == Dim::symbol(&s.0))
+}
+
+/// Turns what lowering left into a plan.
+struct Assembly<'a> {
+    graph: &'a Graph,
+    dims: DimTable,
+}
+
+impl<'a> Assembly<'a> {
+    fn new(graph: &'a Graph) -> Self {
+        Self {
+            graph,
+            dims: DimTable::default(),
+        }
+    }
+
+    fn place(&mut self, dtype: DType, home: &Home, layout: &Layout, slots: &[usize]) -> Place {
+        let home = if let Home::Buffer(b) = home {
+            Home::Buffer(slots[*b])
+        } else {
+            home.clone()
+        };
+        Place {
+            dtype,
+            home,
+            shape: self.dims.add_all(&layout.shape),
+            strides: self.dims.add_all(&layout.strides),
+            offset: self.dims.add(&layout.offset),
+        }
+    }
+
+    fn finish(mut self, function: &str, lowered: Lowered) -> Result<Plan, PlanError> {
+        let (slots, count) = assign_slots(&lowered);
+        let uses = lowered.buffers.iter().zip(&slots);
+        let uses = uses
+            .map(|(b, &slot)| SlotUse {
+                slot,
+                dtype: b.dtype,
+                elements: self.dims.add(&b.elements),
+            })
+            .collect();
+        let mut steps = Vec::with_capacity(lowered.steps.len());
+        for draft in lowered.steps {
+            let mut places = |views: &[super::lower::ViewDraft]| {
+                views
+                    .iter()
+                    .map(|v| self.place(v.dtype, &v.home, &v.layout, &slots))
+                    .collect::<Vec<_>>()
+            };
+            let (inputs, outputs) = (places(&draft.inputs), places(&draft.outputs));
+            let numbers = self.dims.add_all(&draft.numbers);
+            steps.push(Step {
+                name: draft.name,
+                kernel: draft.kernel,
+                inputs,
+                outputs,
+                numbers,
+            });
+        }
+        let outputs = lowered.outputs.iter().map(|(name, v)| {
+            let place = self.place(v.dtype, &v.home, &v.layout, &slots);
+            PlanOutput {
+                name: name.clone(),
+                place,
+            }
+        });
+        let outputs = outputs.collect();
+        let (mut inputs, mut states) = (Vec::new(), Vec::new());
+        for port in &self.graph.inputs {
+            match infer::name_unknowns(&port.name, &port.ty) {
+                Type::Tensor(ty) => inputs.push(PlanInput {
+                    name: port.name.clone(),
+                    ty,
+                }),
+                Type::Handle(ty) => states.push(PlanState {
+                    name: port.name.clone(),
+                    ty,
+                }),
+                Type::Token => {}
+                other => {
+                    return Err(PlanError::Port {
+                        port: port.name.to_string(),
+                        rule: format!("cannot pass a {other}"),
+                    });
+                }
+            }
+        }
+        Ok(Plan {
+            function: function.into(),
+            dims: self.dims,
+            steps,
+            uses,
+            slots: count,
+            inputs,
+            states,
+            outputs,
+        })
+    }
+}
+
+/// A slot for every buffer: buffers whose lifetimes do not meet share one, first those of one size.
+fn assign_slots(lowered: &Lowered) -> (Vec<usize>, usize) {
+    let mut slot_of = vec![usize::MAX; lowered.buffers.len()];
+    let mut free: Vec<(usize, DType, Dim)> = Vec::new();
+    let mut count = 0;
+    let mut live: Vec<usize> = Vec::new();
+    for (index, step) in lowered.steps.iter().enumerate() {
+        live.retain(|&b| {
+            let done = lowered.buffers[b].last_use < index;
+            if done {
+                free.push((
+                    slot_of[b],
+                    lowered.buffers[b].dtype,
+                    lowered.buffers[b].elements.clone(),
+                ));
+            }
+            !done
+        });
+        for view in &step.outputs {
+            let Home::Buffer(b) = view.home else { continue };
+            if slot_of[b] != usize::MAX {
+                continue;
+            }
+            let buffer = &lowered.buffers[b];
+            let fit = free.iter().position(|(_, dtype, n)| {
+                dtype.bits() == buffer.dtype.bits() && *n == buffer.elements
+            });
+            slot_of[b] = match fit {
+                Some(i) => free.swap_remove(i).0,
+                None => {
+                    count += 1;
+                    count - 1
+                }
+            };
+            live.push(b);
+        }
+    }
+    for slot in slot_of.iter_mut().filter(|s| **s == usize::MAX) {
+        *slot = count;
+        count += 1;
+    }
+    (slot_of, count)
+}
+
+/// An operation that cannot be planned, as a [`PlanError`].
+pub(crate) fn unplannable(
+    graph: &Graph,
+    node: usize,
+    op: &'static str,
+    error: OpError,
+) -> PlanError {
+    NodeError {
+        graph: graph.name.to_string(),
+        node,
+        op,
+        error,
+    }
+    .into()
+}

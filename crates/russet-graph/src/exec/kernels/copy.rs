@@ -1,0 +1,187 @@
+//! Moving elements: copies between views, contents that inference followed, ranges, slices with bounds of the run.
+
+use super::{Cx, Kernel, Out};
+use crate::error::OpError;
+use crate::exec::view::{Geometry, View, store, store_int};
+use crate::ops::slice::resolve;
+
+/// Copies a view into a view of the same shape and element size.
+#[derive(Debug)]
+pub(crate) struct Copy;
+
+impl Kernel for Copy {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        copy(&cx.inputs[0], &mut cx.outputs[0]);
+        Ok(())
+    }
+}
+
+/// Copies row by row; rows without gaps as bytes.
+pub(super) fn copy(from: &View<'_>, to: &mut Out<'_>) {
+    let size = from.dtype.size().unwrap_or(1);
+    let (mut a, mut b) = (from.geometry, to.geometry);
+    collapse(&mut [&mut a, &mut b]);
+    let (n, stride, rows) = a.rows();
+    let out_stride = b.rows().1;
+    for row in 0..rows {
+        let (x, y) = (a.row_offset(row), b.row_offset(row));
+        if n == 1 || (stride == 1 && out_stride == 1) {
+            to.data[y * size..(y + n) * size].copy_from_slice(&from.data[x * size..(x + n) * size]);
+        } else {
+            match size {
+                1 => strided::<1>(from.data, to.data, (x, stride), (y, out_stride), n),
+                2 => strided::<2>(from.data, to.data, (x, stride), (y, out_stride), n),
+                4 => strided::<4>(from.data, to.data, (x, stride), (y, out_stride), n),
+                _ => strided::<8>(from.data, to.data, (x, stride), (y, out_stride), n),
+            }
+        }
+    }
+}
+
+fn strided<const N: usize>(
+    from: &[u8],
+    to: &mut [u8],
+    (x, s): (usize, usize),
+    (y, t): (usize, usize),
+    n: usize,
+) {
+    for i in 0..n {
+        let (x, y) = ((x + i * s) * N, (y + i * t) * N);
+        to[y..y + N].copy_from_slice(&from[x..x + N]);
+    }
+}
+
+/// Merges neighbouring axes that are one axis in every geometry, and drops axes of extent 1.
+pub(super) fn collapse(all: &mut [&mut Geometry]) {
+    let Some(rank) = all.first().map(|g| g.rank) else {
+        return;
+    };
+    let mut kept = 0;
+    for i in 0..rank {
+        let extent = all[0].shape[i];
+        if extent == 1 {
+            continue;
+        }
+        let joins = kept > 0
+            && all
+                .iter()
+                .all(|g| g.strides[kept - 1] == g.strides[i] * extent);
+        for g in all.iter_mut() {
+            if joins {
+                g.shape[kept - 1] *= extent;
+                g.strides[kept - 1] = g.strides[i];
+            } else {
+                g.shape[kept] = extent;
+                g.strides[kept] = g.strides[i];
+            }
+        }
+        kept += usize::from(!joins);
+    }
+    for g in all.iter_mut() {
+        g.rank = kept;
+    }
+}
+
+/// Writes the numbers of the step.
+#[derive(Debug)]
+pub(crate) struct Contents;
+
+impl Kernel for Contents {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let out = &mut cx.outputs[0];
+        let (dtype, size) = (out.dtype, out.dtype.size().unwrap_or(1));
+        for (&v, o) in cx.numbers.iter().zip(out.bytes().chunks_exact_mut(size)) {
+            store_int(dtype, v, o);
+        }
+        Ok(())
+    }
+}
+
+/// `start, start + step, …` Inputs: start, end, step, of one element each.
+#[derive(Debug)]
+pub(crate) struct Range;
+
+impl Kernel for Range {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let out = &mut cx.outputs[0];
+        let (dtype, size) = (out.dtype, out.dtype.size().unwrap_or(1));
+        let floats = dtype.is_float();
+        let (mut start, mut step) = ([0f32], [0f32]);
+        cx.inputs[0].load(cx.inputs[0].geometry.offset, 1, &mut start);
+        cx.inputs[2].load(cx.inputs[2].geometry.offset, 1, &mut step);
+        let (first, by) = (cx.inputs[0].int_at(0), cx.inputs[2].int_at(0));
+        for (i, o) in out.bytes().chunks_exact_mut(size).enumerate() {
+            if floats {
+                store(dtype, &[start[0] + i as f32 * step[0]], o);
+            } else {
+                store_int(dtype, first.wrapping_add(by.wrapping_mul(i as i64)), o);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The box of `whole` that bounds of the run name.
+fn boxed(whole: &Geometry, bounds: &[View<'_>]) -> Result<Geometry, OpError> {
+    let mut g = *whole;
+    for i in 0..whole.rank {
+        let at = |k: usize| bounds[k].int_at(i);
+        let (begin, count, stride) = resolve(at(0), at(1), at(2), whole.shape[i])?;
+        g.offset += begin * whole.strides[i];
+        g.shape[i] = count;
+        g.strides[i] = whole.strides[i] * stride;
+    }
+    Ok(g)
+}
+
+/// A slice whose bounds are computed in the run. Inputs: tensor, begin, end, stride.
+#[derive(Debug)]
+pub(crate) struct SliceCopy;
+
+impl Kernel for SliceCopy {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let geometry = boxed(&cx.inputs[0].geometry, &cx.inputs[1..])?;
+        let out = &mut cx.outputs[0];
+        if geometry.shape() != out.geometry.shape() {
+            return Err(OpError::shapes(
+                "a slice has the planned shape",
+                &[geometry.shape(), out.geometry.shape()],
+            ));
+        }
+        copy(
+            &View {
+                geometry,
+                ..cx.inputs[0]
+            },
+            out,
+        );
+        Ok(())
+    }
+}
+
+/// An update whose bounds are computed in the run. Inputs: update, begin, end, stride; the output is updated in place.
+#[derive(Debug)]
+pub(crate) struct SliceWrite;
+
+impl Kernel for SliceWrite {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let update = cx.inputs[0];
+        let out = &mut cx.outputs[0];
+        let geometry = boxed(&out.geometry, &cx.inputs[1..])?;
+        if geometry.shape() != update.geometry.shape() {
+            return Err(OpError::shapes(
+                "an update fills its box",
+                &[update.geometry.shape(), geometry.shape()],
+            ));
+        }
+        copy(
+            &update,
+            &mut Out {
+                dtype: out.dtype,
+                geometry,
+                data: out.data,
+            },
+        );
+        Ok(())
+    }
+}

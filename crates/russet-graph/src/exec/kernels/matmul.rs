@@ -1,0 +1,114 @@
+//! Matrix products.
+
+use std::sync::Arc;
+
+use half::{bf16, f16};
+use russet_kernels::linear::linear;
+
+use super::{Cx, Kernel, Weights};
+use crate::error::OpError;
+use crate::exec::view::{Geometry, View, store, typed, typed_mut};
+use crate::types::DType;
+
+/// `y[m, n] = Σ_k x[m, k] · w[n, k]` with f32 sums, rounded once. Input: x, row-major, any leading axes, of the output's kind.
+#[derive(Debug)]
+pub(crate) struct Linear(pub(crate) Arc<Weights>);
+
+impl Kernel for Linear {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let x = cx.inputs[0];
+        let m = x.geometry.rows().2;
+        let out = &mut cx.outputs[0];
+        let (dtype, pool, rows) = (
+            out.dtype,
+            cx.pool,
+            x.contiguous()
+                .ok_or(OpError::Unknown("rows without gaps"))?,
+        );
+        let bytes = out.bytes();
+        let done = self.0.with(|w| match dtype {
+            DType::F16 => linear(pool, typed::<f16>(rows), w, typed_mut::<f16>(bytes), m),
+            DType::BF16 => linear(pool, typed::<bf16>(rows), w, typed_mut::<bf16>(bytes), m),
+            _ => linear(pool, typed::<f32>(rows), w, typed_mut::<f32>(bytes), m),
+        });
+        done.ok_or(OpError::Unknown("the layout of the weights"))
+    }
+}
+
+/// A product of two views `[…, m, k] · […, k, n]` whose leading axes are those of the output.
+#[derive(Debug)]
+pub(crate) struct Matmul;
+
+impl Kernel for Matmul {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let (a, b) = (cx.inputs[0], cx.inputs[1]);
+        let out = &mut cx.outputs[0];
+        let rank = out.geometry.rank;
+        let (m, n) = (out.geometry.shape[rank - 2], out.geometry.shape[rank - 1]);
+        let k = a.geometry.shape[rank - 1];
+        let batch = Geometry {
+            rank: rank - 2,
+            ..out.geometry
+        };
+        let (dtype, size) = (out.dtype, out.dtype.size().unwrap_or(1));
+        let heads = batch.len();
+        let offset = |v: &View<'_>, i: usize| {
+            Geometry {
+                rank: rank - 2,
+                ..v.geometry
+            }
+            .element_offset(i)
+        };
+        let bytes = out.bytes();
+        let parallel = heads * m * n * k >= 4 * super::PARALLEL;
+        let work = |i: usize, o: &mut [u8]| {
+            product(
+                &a,
+                offset(&a, i),
+                &b,
+                offset(&b, i),
+                (m, n, k),
+                |row, values| {
+                    store(dtype, values, &mut o[row * n * size..(row + 1) * n * size]);
+                },
+            )
+        };
+        if parallel && heads > 1 {
+            cx.pool.for_chunks_mut(bytes, (m * n * size).max(1), &work);
+        } else {
+            bytes
+                .chunks_mut((m * n * size).max(1))
+                .enumerate()
+                .for_each(|(i, o)| work(i, o));
+        }
+        Ok(())
+    }
+}
+
+/// One matrix product; `put` gets each finished row.
+fn product(
+    a: &View<'_>,
+    at: usize,
+    b: &View<'_>,
+    bt: usize,
+    (m, n, k): (usize, usize, usize),
+    mut put: impl FnMut(usize, &[f32]),
+) {
+    let last = a.geometry.rank - 1;
+    let (sa, ta) = (a.geometry.strides[last - 1], a.geometry.strides[last]);
+    let (sb, tb) = (b.geometry.strides[last - 1], b.geometry.strides[last]);
+    let mut buffer = vec![0f32; k * n + k + n];
+    let (right, rest) = buffer.split_at_mut(k * n);
+    let (left, row) = rest.split_at_mut(k);
+    for i in 0..k {
+        b.load(bt + i * sb, tb, &mut right[i * n..(i + 1) * n]);
+    }
+    for i in 0..m {
+        a.load(at + i * sa, ta, left);
+        row.fill(0.0);
+        for (x, w) in left.iter().zip(right.chunks_exact(n.max(1))) {
+            row.iter_mut().zip(w).for_each(|(y, w)| *y += x * w);
+        }
+        put(i, row);
+    }
+}

@@ -1,0 +1,75 @@
+//! What steps do. A kernel gets views of its inputs and the bytes of its outputs; shapes have been checked against the
+//! storage before it runs.
+
+mod copy;
+mod elementwise;
+mod gather;
+mod matmul;
+mod reduce;
+mod reference;
+mod sort;
+mod weights;
+
+use std::fmt::Debug;
+
+pub(crate) use copy::{Contents, Copy, Range, SliceCopy, SliceWrite};
+pub(crate) use elementwise::{Binary, Cast, Unary, Where};
+pub(crate) use gather::{GatherAlong, GatherNd, GatherRows, ScatterAlong};
+pub(crate) use matmul::{Linear, Matmul};
+pub(crate) use reduce::{Reduce, ReduceKind, Softmax};
+pub(crate) use reference::Reference;
+use russet_kernels::threads::Pool;
+pub(crate) use sort::Sort;
+pub(crate) use weights::{Dequantize, Weights};
+
+use super::view::{Geometry, View};
+use crate::error::OpError;
+use crate::types::DType;
+
+/// One output of a step.
+#[derive(Debug)]
+pub(crate) struct Out<'a> {
+    pub(crate) dtype: DType,
+    pub(crate) geometry: Geometry,
+    pub(crate) data: &'a mut [u8],
+}
+
+impl Out<'_> {
+    /// The bytes of a row-major output.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        let size = self.dtype.size().unwrap_or(1);
+        let (from, len) = (self.geometry.offset, self.geometry.len());
+        &mut self.data[from * size..(from + len) * size]
+    }
+}
+
+/// What a kernel works with.
+pub(crate) struct Cx<'a, 'b, 'c> {
+    /// Views of the inputs.
+    pub(crate) inputs: &'b [View<'a>],
+    /// The outputs.
+    pub(crate) outputs: &'b mut [Out<'c>],
+    /// Numbers of the step.
+    pub(crate) numbers: &'b [i64],
+    /// Threads.
+    pub(crate) pool: &'b Pool,
+    /// Memory that keeps its size between steps.
+    pub(crate) scratch: &'b mut Vec<f32>,
+}
+
+impl Cx<'_, '_, '_> {
+    /// `len` floats of scratch memory with arbitrary contents; grows only while warming up.
+    pub(crate) fn scratch_len(&mut self, len: usize) {
+        if self.scratch.len() < len {
+            self.scratch.resize(len, 0.0);
+        }
+    }
+}
+
+/// One thing that steps do.
+pub(crate) trait Kernel: Debug + Send + Sync {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError>;
+}
+
+/// Work of fewer elements than this is not worth a second thread.
+pub(crate) const PARALLEL: usize = 16 * 1024;

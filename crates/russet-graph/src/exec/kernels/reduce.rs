@@ -1,0 +1,163 @@
+//! Reductions along axes and softmax, accumulated in f32 (f64 for long sums), rounded once.
+
+use super::{Cx, Kernel, PARALLEL};
+use crate::error::OpError;
+use crate::exec::view::{Geometry, store};
+
+/// Which reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReduceKind {
+    Sum,
+    Mean,
+    Max,
+    Min,
+    Product,
+}
+
+impl ReduceKind {
+    fn start(self) -> f32 {
+        match self {
+            Self::Sum | Self::Mean => 0.0,
+            Self::Product => 1.0,
+            Self::Max => f32::NEG_INFINITY,
+            Self::Min => f32::INFINITY,
+        }
+    }
+
+    fn fold(self, acc: f32, values: &[f32]) -> f32 {
+        match self {
+            Self::Sum | Self::Mean => acc + sum(values),
+            Self::Product => values.iter().fold(acc, |a, v| a * v),
+            Self::Max => values
+                .iter()
+                .fold(acc, |a, &v| if v > a || v.is_nan() { v } else { a }),
+            Self::Min => values
+                .iter()
+                .fold(acc, |a, &v| if v < a || v.is_nan() { v } else { a }),
+        }
+    }
+}
+
+/// Sum in eight lanes.
+fn sum(values: &[f32]) -> f32 {
+    let mut lanes = [0f32; 8];
+    let mut chunks = values.chunks_exact(8);
+    for c in &mut chunks {
+        lanes.iter_mut().zip(c).for_each(|(l, v)| *l += v);
+    }
+    lanes.iter().sum::<f32>() + chunks.remainder().iter().sum::<f32>()
+}
+
+/// Reduces float axes whose extents in the output are 1. The axes are told by the shapes: input and output have one rank.
+#[derive(Debug)]
+pub(crate) struct Reduce {
+    pub(crate) kind: ReduceKind,
+    pub(crate) axes: Vec<usize>,
+}
+
+impl Kernel for Reduce {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let x = cx.inputs[0];
+        let (outer, inner) = split(&x.geometry, &self.axes);
+        let (n, stride, rows) = inner.rows();
+        let count = (n * rows) as f32;
+        let out = &mut cx.outputs[0];
+        let (dtype, size) = (out.dtype, out.dtype.size().unwrap_or(1));
+        let mut values = [0f32; 256];
+        for (i, o) in out.bytes().chunks_exact_mut(size).enumerate() {
+            let base = outer.element_offset(i);
+            let mut acc = self.kind.start();
+            for row in 0..rows {
+                let at = base + inner.row_offset(row);
+                for first in (0..n).step_by(256) {
+                    let part = &mut values[..(n - first).min(256)];
+                    x.load(at + first * stride, stride, part);
+                    acc = self.kind.fold(acc, part);
+                }
+            }
+            let value = if self.kind == ReduceKind::Mean {
+                acc / count
+            } else {
+                acc
+            };
+            store(dtype, &[value], o);
+        }
+        Ok(())
+    }
+}
+
+/// The axes that stay and the axes that go, as two geometries; the offset stays with the first.
+fn split(g: &Geometry, axes: &[usize]) -> (Geometry, Geometry) {
+    let (mut outer, mut inner) = (
+        Geometry { rank: 0, ..*g },
+        Geometry {
+            rank: 0,
+            offset: 0,
+            ..*g
+        },
+    );
+    for i in 0..g.rank {
+        let to = if axes.contains(&i) {
+            &mut inner
+        } else {
+            &mut outer
+        };
+        to.shape[to.rank] = g.shape[i];
+        to.strides[to.rank] = g.strides[i];
+        to.rank += 1;
+    }
+    (outer, inner)
+}
+
+/// `exp(x - max) / Σ exp(x - max)` along an axis.
+#[derive(Debug)]
+pub(crate) struct Softmax {
+    pub(crate) axis: usize,
+}
+
+impl Kernel for Softmax {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let x = cx.inputs[0];
+        let n = x.geometry.shape[self.axis];
+        let (outer, inner) = split(&x.geometry, &[self.axis]);
+        let (to_outer, to_inner) = split(&cx.outputs[0].geometry, &[self.axis]);
+        cx.scratch_len(n);
+        let (scratch, out) = (&mut cx.scratch[..n], &mut cx.outputs[0]);
+        let (dtype, size) = (out.dtype, out.dtype.size().unwrap_or(1));
+        if n * outer.len() >= PARALLEL && to_inner.strides[0] == 1 {
+            let bytes = &mut out.data[out.geometry.offset * size..][..n * outer.len() * size];
+            cx.pool.for_chunks_mut(bytes, n * size, &|i, o: &mut [u8]| {
+                let mut row = [0f32; 4096];
+                if n <= row.len() {
+                    x.load(outer.element_offset(i), inner.strides[0], &mut row[..n]);
+                    softmax(&mut row[..n]);
+                    store(dtype, &row[..n], o);
+                } else {
+                    let mut row = vec![0f32; n];
+                    x.load(outer.element_offset(i), inner.strides[0], &mut row);
+                    softmax(&mut row);
+                    store(dtype, &row, o);
+                }
+            });
+            return Ok(());
+        }
+        for i in 0..outer.len() {
+            x.load(outer.element_offset(i), inner.strides[0], scratch);
+            softmax(scratch);
+            let at = to_outer.element_offset(i);
+            for (k, v) in scratch.iter().enumerate() {
+                let at = (at + k * to_inner.strides[0]) * size;
+                store(dtype, &[*v], &mut out.data[at..at + size]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Softmax of one row in place.
+pub(super) fn softmax(row: &mut [f32]) {
+    let max = row.iter().fold(f32::NEG_INFINITY, |a, &v| a.max(v));
+    row.iter_mut().for_each(|v| *v = (*v - max).exp());
+    let scale = 1.0 / sum(row);
+    row.iter_mut().for_each(|v| *v *= scale);
+}

@@ -1,0 +1,261 @@
+//! Weight matrices that stay compressed: what a product and an embedding read.
+
+use std::sync::Arc;
+
+use half::{bf16, f16};
+use russet_kernels::elem::Rounding;
+use russet_kernels::mem::{AlignedBuf, SharedBytes};
+use russet_kernels::quant::{
+    BlockFormat, BlockRows, Code, DenseRows, Floats, GgufRows, RowFormat, dequantize_row,
+};
+
+use super::{Cx, Kernel};
+use crate::error::OpError;
+use crate::exec::view::{store, typed};
+use crate::graph::{ConstantData, Storage};
+use crate::types::DType;
+
+/// A matrix `[n, k]` in a storage format that products can read.
+#[derive(Debug)]
+pub(crate) struct Weights {
+    n: usize,
+    k: usize,
+    dtype: DType,
+    format: Format,
+}
+
+#[derive(Debug)]
+enum Format {
+    Dense(DType, SharedBytes),
+    Codes {
+        code: Code,
+        block: usize,
+        data: SharedBytes,
+        scales: Vector,
+        zeros: Option<SharedBytes>,
+        shifts: Option<Vector>,
+    },
+    Blocks(BlockFormat, SharedBytes),
+}
+
+/// Scales or shifts in their kind.
+#[derive(Debug)]
+struct Vector(DType, SharedBytes);
+
+impl Vector {
+    fn new(c: &ConstantData) -> Option<Self> {
+        matches!(c.ty.dtype, DType::F32 | DType::F16 | DType::BF16)
+            .then(|| Some(Self(c.ty.dtype, dense(c)?)))?
+    }
+
+    fn floats(&self) -> Floats<'_> {
+        match self.0 {
+            DType::F16 => Floats::F16(typed::<f16>(&self.1)),
+            DType::BF16 => Floats::Bf16(typed::<bf16>(&self.1)),
+            _ => Floats::F32(typed::<f32>(&self.1)),
+        }
+    }
+}
+
+/// The same bytes at an address that suits any element kind: shared where they already are, copied where not.
+pub(crate) fn aligned(bytes: &SharedBytes) -> Result<SharedBytes, OpError> {
+    if bytes.as_ptr().addr() % 8 == 0 {
+        return Ok(bytes.clone());
+    }
+    let mut copy = AlignedBuf::with_len(bytes.len()).map_err(|_| OpError::TooLarge {
+        shape: vec![bytes.len()],
+    })?;
+    copy.as_bytes_mut().copy_from_slice(bytes);
+    Ok(SharedBytes::new(Arc::new(copy)))
+}
+
+/// The elements of a dense constant, aligned; a splat is spelled out.
+fn dense(c: &ConstantData) -> Option<SharedBytes> {
+    match &c.storage {
+        Storage::Dense(bytes) => aligned(bytes).ok(),
+        Storage::Splat(_) => aligned(crate::tensor::Tensor::from_constant(c).ok()?.bytes()).ok(),
+        Storage::Blocks(..) => None,
+    }
+}
+
+/// Whether every element of a constant is zero, told cheaply.
+fn is_zero(c: &ConstantData) -> bool {
+    c.storage.bytes().iter().all(|&b| b == 0)
+}
+
+/// What one value is rounded to before it is used.
+fn rounding(dtype: DType) -> Rounding {
+    match dtype {
+        DType::F16 => Rounding::F16,
+        DType::BF16 => Rounding::Bf16,
+        _ => Rounding::F32,
+    }
+}
+
+impl Weights {
+    /// Rows of blocks.
+    pub(crate) fn blocks(c: &ConstantData) -> Result<Self, OpError> {
+        let Storage::Blocks(format, bytes) = &c.storage else {
+            return Err(OpError::Unknown("a block format"));
+        };
+        let (n, k) = matrix(c).ok_or(OpError::Unknown("the shape of a constant"))?;
+        Ok(Self {
+            n,
+            k,
+            dtype: c.ty.dtype,
+            format: Format::Blocks(*format, bytes.clone()),
+        })
+    }
+
+    /// A dense float matrix.
+    pub(crate) fn dense(c: &ConstantData) -> Option<Self> {
+        let (n, k) = matrix(c)?;
+        let float = matches!(c.ty.dtype, DType::F32 | DType::F16 | DType::BF16);
+        let Storage::Dense(bytes) = &c.storage else {
+            return None;
+        };
+        float.then(|| {
+            Some(Self {
+                n,
+                k,
+                dtype: c.ty.dtype,
+                format: Format::Dense(c.ty.dtype, aligned(bytes).ok()?),
+            })
+        })?
+    }
+
+    /// `(data - zero) · scale + shift` with one triple per row and block of the last axis: the operands of
+    /// `blockwise_shift_scale`. `None` where they are laid out otherwise.
+    pub(crate) fn codes(
+        dtype: DType,
+        data: &ConstantData,
+        scale: &ConstantData,
+        zero: &ConstantData,
+        shift: &ConstantData,
+    ) -> Option<Self> {
+        let code = match data.ty.dtype {
+            DType::I4 => Code::I4,
+            DType::U4 => Code::U4,
+            DType::I8 => Code::I8,
+            DType::U8 => Code::U8,
+            _ => return None,
+        };
+        let (n, k) = matrix(data)?;
+        let (rows, blocks) = matrix(scale)?;
+        let Storage::Dense(bytes) = &data.storage else {
+            return None;
+        };
+        if rows != n || blocks == 0 || k % blocks != 0 {
+            return None;
+        }
+        let format = Format::Codes {
+            code,
+            block: k / blocks,
+            data: bytes.clone(),
+            scales: Vector::new(scale)?,
+            zeros: if is_zero(zero) {
+                None
+            } else {
+                Some(dense(zero)?)
+            },
+            shifts: if is_zero(shift) {
+                None
+            } else {
+                Some(Vector::new(shift)?)
+            },
+        };
+        let this = Self {
+            n,
+            k,
+            dtype,
+            format,
+        };
+        this.with(|_| ()).map(|()| this)
+    }
+
+    /// Rows: outputs of a product.
+    pub(crate) fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Columns: inputs of a product.
+    pub(crate) fn k(&self) -> usize {
+        self.k
+    }
+
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        [self.n, self.k]
+    }
+
+    /// The kind the elements decode to.
+    pub(crate) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Calls `f` with the rows in the kernels' terms.
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&dyn RowFormat) -> T) -> Option<T> {
+        let rounding = rounding(self.dtype);
+        Some(match &self.format {
+            Format::Dense(DType::F16, bytes) => {
+                f(&DenseRows::new(typed::<f16>(bytes), self.k, rounding)?)
+            }
+            Format::Dense(DType::BF16, bytes) => {
+                f(&DenseRows::new(typed::<bf16>(bytes), self.k, rounding)?)
+            }
+            Format::Dense(_, bytes) => f(&DenseRows::new(typed::<f32>(bytes), self.k, rounding)?),
+            Format::Blocks(format, bytes) => f(&GgufRows::new(*format, bytes, self.k, rounding)?),
+            Format::Codes {
+                code,
+                block,
+                data,
+                scales,
+                zeros,
+                shifts,
+            } => {
+                let rows = BlockRows {
+                    data,
+                    code: *code,
+                    rows: self.n,
+                    k: self.k,
+                    block: *block,
+                    scales: scales.floats(),
+                    zeros: zeros.as_deref(),
+                    shifts: shifts.as_ref().map(Vector::floats),
+                    rounding,
+                };
+                f(&rows.checked()?)
+            }
+        })
+    }
+
+    /// One row, decoded and rounded to its kind.
+    pub(crate) fn row(&self, row: usize, out: &mut [f32]) {
+        self.with(|rows| dequantize_row(rows, row, out));
+    }
+}
+
+/// The constant as a matrix.
+fn matrix(c: &ConstantData) -> Option<(usize, usize)> {
+    match c.ty.fixed_shape()?[..] {
+        [n, k] => Some((n, k)),
+        _ => None,
+    }
+}
+
+/// All elements of compressed weights.
+#[derive(Debug)]
+pub(crate) struct Dequantize(pub(crate) Arc<Weights>);
+
+impl Kernel for Dequantize {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let k = self.0.k();
+        cx.scratch_len(k);
+        let out = &mut cx.outputs[0];
+        let (dtype, size) = (out.dtype, out.dtype.size().unwrap_or(1));
+        for (i, o) in out.bytes().chunks_exact_mut((k * size).max(1)).enumerate() {
+            self.0.row(i, &mut cx.scratch[..k]);
+            store(dtype, &cx.scratch[..k], o);
+        }
+        Ok(())
+    }
+}

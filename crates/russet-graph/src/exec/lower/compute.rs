@@ -1,0 +1,373 @@
+//! Operations that compute: each becomes one step, or a few.
+
+use std::sync::Arc;
+
+use super::{Lower, Lowering, Value, ViewDraft, captured};
+use crate::error::OpError;
+use crate::exec::build::Home;
+use crate::exec::kernels::{self, Binary, ReduceKind, Unary, Weights};
+use crate::graph::{ConstantData, Node, ValueId};
+use crate::ops::Op;
+use crate::ops::shape::axis;
+use crate::types::{DType, Dim};
+
+/// A unary step from the function of a float (and of an integer, identity by default).
+macro_rules! unary {
+    ($self:ident, $node:ident, $float:expr) => {
+        unary!($self, $node, $float, |x: i64| x)
+    };
+    ($self:ident, $node:ident, $float:expr, $int:expr) => {
+        $self.unary($node, Unary::new($float, $int))
+    };
+}
+
+macro_rules! binary {
+    ($self:ident, $node:ident, $float:expr, $int:expr) => {
+        $self.binary($node, Binary::new($float, $int))
+    };
+}
+
+fn truth(x: bool) -> f32 {
+    f32::from(u8::from(x))
+}
+
+impl Lowering<'_> {
+    /// Lowers a node that computes.
+    pub(super) fn compute_node(&mut self, node: &Node) -> Lower<()> {
+        if !self.plain_kinds(node) {
+            return self.reference(node);
+        }
+        match &node.op {
+            Op::Concat(_) => self.concat(node.outputs[0], node.inputs[0], &node.inputs[1..]),
+            Op::BlockwiseShiftScale(_) => self.blockwise(node),
+            Op::BatchMatmul(_) | Op::BroadcastingBatchMatmul(_) => self.matmul(node),
+            Op::Cast(_) => {
+                let x = self.view(node.inputs[0])?;
+                self.emit_for(node.outputs[0], "cast", kernels::Cast, vec![x])
+            }
+            Op::BroadcastingWhere(_) | Op::Where(_) => self.choose(node),
+            Op::ReduceSum(_) => self.reduce(node, ReduceKind::Sum),
+            Op::ReduceMean(_) => self.reduce(node, ReduceKind::Mean),
+            Op::ReduceMax(_) => self.reduce(node, ReduceKind::Max),
+            Op::ReduceMin(_) => self.reduce(node, ReduceKind::Min),
+            Op::ReduceProduct(_) => self.reduce(node, ReduceKind::Product),
+            Op::Softmax(_) => self.softmax(node),
+            Op::Sort(_) => self.sort(node, false),
+            Op::Argsort(_) => self.sort(node, true),
+            Op::GatherNd(_) => self.gather_nd(node),
+            Op::GatherAlongAxis(_) => {
+                let (at, rank) = (self.axis_of(node, 2)?, self.ty(node.outputs[0])?.1.len());
+                let views = self.views(&node.inputs[..2])?;
+                self.emit_for(
+                    node.outputs[0],
+                    "gather_along_axis",
+                    kernels::GatherAlong {
+                        axis: axis(at, rank)?,
+                    },
+                    views,
+                )
+            }
+            Op::ScatterAlongAxis(_) => {
+                let (at, rank) = (self.axis_of(node, 3)?, self.ty(node.outputs[0])?.1.len());
+                let views = self.views(&node.inputs[..3])?;
+                self.emit_for(
+                    node.outputs[0],
+                    "scatter_along_axis",
+                    kernels::ScatterAlong {
+                        axis: axis(at, rank)?,
+                    },
+                    views,
+                )
+            }
+            Op::Range(_) => {
+                let views = self.views(&node.inputs)?;
+                self.emit_for(node.outputs[0], "range", kernels::Range, views)
+            }
+            _ => self.elementwise(node),
+        }
+    }
+
+    /// Whether every operand and result is of a kind that kernels read: whole bytes, not complex, not wide or tiny floats.
+    fn plain_kinds(&self, node: &Node) -> bool {
+        let plain = |dtype: DType| {
+            dtype.size().is_some()
+                && (!dtype.is_float() || matches!(dtype, DType::F32 | DType::F16 | DType::BF16))
+        };
+        let ids = node.inputs.iter().chain(&node.outputs);
+        let kinds = |id: &ValueId| self.facts.tensor(*id).map(|t| t.dtype);
+        matches!(node.op, Op::BlockwiseShiftScale(_)) || ids.filter_map(kinds).all(plain)
+    }
+
+    fn elementwise(&mut self, node: &Node) -> Lower<()> {
+        match &node.op {
+            Op::Silu(_) => unary!(self, node, |x| x / (1.0 + (-x).exp())),
+            Op::Sigmoid(_) => unary!(self, node, |x| 1.0 / (1.0 + (-x).exp())),
+            Op::Tanh(_) => unary!(self, node, f32::tanh),
+            Op::Exp(_) => unary!(self, node, f32::exp),
+            Op::Log(_) => unary!(self, node, f32::ln),
+            Op::Sin(_) => unary!(self, node, f32::sin),
+            Op::Cos(_) => unary!(self, node, f32::cos),
+            Op::Sqrt(_) => unary!(self, node, f32::sqrt),
+            Op::Rsqrt(_) => unary!(self, node, |x| 1.0 / x.sqrt()),
+            Op::Abs(_) => unary!(self, node, f32::abs, i64::wrapping_abs),
+            Op::Relu(_) => unary!(
+                self,
+                node,
+                |x| if x > 0.0 || x.is_nan() { x } else { 0.0 },
+                |x| x.max(0)
+            ),
+            Op::Not(_) => unary!(self, node, |x| truth(x == 0.0), |x| i64::from(x == 0)),
+            Op::Gelu(op) => {
+                let op = *op;
+                unary!(self, node, move |x| op.apply(f64::from(x)) as f32)
+            }
+            Op::Add(_) | Op::BroadcastingAdd(_) => {
+                binary!(self, node, |a, b| a + b, i64::wrapping_add)
+            }
+            Op::Sub(_) | Op::BroadcastingSub(_) => {
+                binary!(self, node, |a, b| a - b, i64::wrapping_sub)
+            }
+            Op::Mul(_) | Op::BroadcastingMul(_) => {
+                binary!(self, node, |a, b| a * b, i64::wrapping_mul)
+            }
+            Op::Greater(_) | Op::BroadcastingGreater(_) => {
+                binary!(self, node, |a, b| truth(a > b), |a, b| i64::from(a > b))
+            }
+            Op::Equal(_) | Op::BroadcastingEqual(_) => {
+                binary!(self, node, |a, b| truth(a == b), |a, b| i64::from(a == b))
+            }
+            Op::NotEqual(_) | Op::BroadcastingNotEqual(_) => {
+                binary!(self, node, |a, b| truth(a != b), |a, b| i64::from(a != b))
+            }
+            Op::And(_) | Op::BroadcastingAnd(_) => {
+                binary!(self, node, |a, _| a, |a, b| i64::from(a != 0 && b != 0))
+            }
+            Op::Or(_) | Op::BroadcastingOr(_) => {
+                binary!(self, node, |a, _| a, |a, b| i64::from(a != 0 || b != 0))
+            }
+            Op::Xor(_) | Op::BroadcastingXor(_) => {
+                binary!(self, node, |a, _| a, |a, b| i64::from((a != 0) != (b != 0)))
+            }
+            Op::Divide(_) | Op::BroadcastingDivide(_) if self.is_float(node.inputs[0]) => {
+                binary!(self, node, |a, b| a / b, |a, _| a)
+            }
+            _ => self.reference(node),
+        }
+    }
+
+    fn is_float(&self, id: ValueId) -> bool {
+        self.facts.tensor(id).is_some_and(|t| t.dtype.is_float())
+    }
+
+    fn unary(&mut self, node: &Node, kernel: impl kernels::Kernel + 'static) -> Lower<()> {
+        let x = self.view(node.inputs[0])?;
+        self.emit_for(node.outputs[0], node.op.name(), kernel, vec![x])
+    }
+
+    fn binary(&mut self, node: &Node, kernel: impl kernels::Kernel + 'static) -> Lower<()> {
+        let (_, shape) = self.ty(node.outputs[0])?;
+        let views = self.broadcasts(&node.inputs, &shape)?;
+        self.emit_for(node.outputs[0], node.op.name(), kernel, views)
+    }
+
+    /// Operands as views of one shape.
+    fn broadcasts(&mut self, ids: &[ValueId], shape: &[Dim]) -> Lower<Vec<ViewDraft>> {
+        ids.iter()
+            .map(|&id| {
+                let x = self.view(id)?;
+                let layout = x
+                    .layout
+                    .broadcast(shape)
+                    .ok_or(OpError::Unknown("a broadcast"))?;
+                Ok(ViewDraft { layout, ..x })
+            })
+            .collect()
+    }
+
+    fn choose(&mut self, node: &Node) -> Lower<()> {
+        let (_, shape) = self.ty(node.outputs[0])?;
+        let views = self.broadcasts(&node.inputs, &shape)?;
+        self.emit_for(node.outputs[0], node.op.name(), kernels::Where, views)
+    }
+
+    /// The constant integer in an operand.
+    fn axis_of(&self, node: &Node, operand: usize) -> Lower<i64> {
+        let value = node.inputs.get(operand).and_then(|&id| self.ints(id));
+        value
+            .and_then(|v| v.first().copied())
+            .ok_or(OpError::Unknown("an axis"))
+    }
+
+    fn reduce(&mut self, node: &Node, kind: ReduceKind) -> Lower<()> {
+        if !self.is_float(node.inputs[0]) {
+            return self.reference(node);
+        }
+        let x = self.view(node.inputs[0])?;
+        let rank = x.layout.shape.len();
+        let axes = self
+            .ints(node.inputs[1])
+            .ok_or(OpError::Unknown("the axes of a reduction"))?;
+        let axes = axes
+            .iter()
+            .map(|&a| axis(a, rank))
+            .collect::<Result<Vec<_>, _>>()?;
+        self.emit_for(
+            node.outputs[0],
+            node.op.name(),
+            kernels::Reduce { kind, axes },
+            vec![x],
+        )
+    }
+
+    fn softmax(&mut self, node: &Node) -> Lower<()> {
+        let x = self.view(node.inputs[0])?;
+        let axis = axis(self.axis_of(node, 1)?, x.layout.shape.len())?;
+        self.emit_for(
+            node.outputs[0],
+            "softmax",
+            kernels::Softmax { axis },
+            vec![x],
+        )
+    }
+
+    /// Operands: tensor, axis, descending, stable.
+    fn sort(&mut self, node: &Node, indices: bool) -> Lower<()> {
+        let x = self.view(node.inputs[0])?;
+        let axis = axis(self.axis_of(node, 1)?, x.layout.shape.len())?;
+        let descending = self.axis_of(node, 2)? != 0;
+        self.emit_for(
+            node.outputs[0],
+            node.op.name(),
+            kernels::Sort {
+                axis,
+                descending,
+                indices,
+            },
+            vec![x],
+        )
+    }
+
+    fn constant_of(&self, id: ValueId) -> Option<Arc<ConstantData>> {
+        self.facts.constant(id).cloned()
+    }
+
+    fn blockwise(&mut self, node: &Node) -> Lower<()> {
+        let parts: Option<Vec<_>> = node.inputs.iter().map(|&id| self.constant_of(id)).collect();
+        let (dtype, _) = self.ty(node.outputs[0])?;
+        let weights = parts.and_then(|p| Weights::codes(dtype, &p[0], &p[1], &p[2], &p[3]));
+        match weights {
+            Some(w) => {
+                self.values.insert(
+                    node.outputs[0],
+                    Value::Weights {
+                        weights: Arc::new(w),
+                        transposed: false,
+                    },
+                );
+                Ok(())
+            }
+            None => self.reference(node),
+        }
+    }
+
+    /// Weights that a product with `id` as its right operand may read row by row.
+    fn right_weights(&self, id: ValueId) -> Option<Arc<Weights>> {
+        if let Some((weights, true)) = self.weights(id) {
+            return Some(weights);
+        }
+        let Some(Value::View(ViewDraft {
+            home: Home::Constant(c),
+            layout,
+            ..
+        })) = self.values.get(&id)
+        else {
+            return None;
+        };
+        let weights = Weights::dense(c)?;
+        let [n, k] = weights.shape().map(Dim::from);
+        let transposed = layout.shape == [k.clone(), n] && layout.strides == [Dim::Const(1), k];
+        transposed.then(|| Arc::new(weights))
+    }
+
+    fn matmul(&mut self, node: &Node) -> Lower<()> {
+        let (id, right) = (node.outputs[0], node.inputs[1]);
+        if let Some(weights) = self.right_weights(right) {
+            let x = self.view(node.inputs[0])?;
+            let x = self.contiguous(x);
+            return self.emit_for(id, "linear", kernels::Linear(weights), vec![x]);
+        }
+        let (_, shape) = self.ty(id)?;
+        if shape.len() < 2 || !self.is_float(node.inputs[0]) {
+            return self.reference(node);
+        }
+        let (a, b) = (self.view(node.inputs[0])?, self.view(right)?);
+        let (Some(rows), Some(inner)) = (tail(&a), tail(&b)) else {
+            return self.reference(node);
+        };
+        let lead = &shape[..shape.len() - 2];
+        let widen = |x: ViewDraft, last: &[Dim]| {
+            let shape: Vec<Dim> = lead.iter().chain(last).cloned().collect();
+            x.layout
+                .broadcast(&shape)
+                .map(|layout| ViewDraft { layout, ..x })
+                .ok_or(OpError::Unknown("a broadcast"))
+        };
+        let (a, b) = (widen(a, &rows)?, widen(b, &inner)?);
+        self.emit_for(id, "matmul", kernels::Matmul, vec![a, b])
+    }
+
+    fn gather_nd(&mut self, node: &Node) -> Lower<()> {
+        let indices = self.view(node.inputs[1])?;
+        let one_deep = indices.layout.shape.last() == Some(&Dim::Const(1));
+        match self.weights(node.inputs[0]) {
+            Some((weights, false)) if one_deep => self.emit_for(
+                node.outputs[0],
+                "gather_rows",
+                kernels::GatherRows(weights),
+                vec![indices],
+            ),
+            _ => {
+                let x = self.view(node.inputs[0])?;
+                self.emit_for(
+                    node.outputs[0],
+                    "gather_nd",
+                    kernels::GatherNd,
+                    vec![x, indices],
+                )
+            }
+        }
+    }
+
+    /// Any operation, by its reference.
+    fn reference(&mut self, node: &Node) -> Lower<()> {
+        let mut values = node.inputs.clone();
+        values.extend(captured(node));
+        let inputs = self.views(&values)?;
+        let mut outputs = Vec::new();
+        for &id in &node.outputs {
+            let (dtype, shape) = self.ty(id)?;
+            let out = self.buffer(dtype, &shape);
+            self.set(id, out.clone());
+            outputs.push(out);
+        }
+        let graph = crate::graph::Graph {
+            body: crate::graph::Block::default(),
+            ..self.graph.clone()
+        };
+        let kernel = kernels::Reference {
+            module: Arc::new(self.module.clone()),
+            graph: Arc::new(graph),
+            node: node.clone(),
+            values,
+        };
+        self.emit(node.op.name(), kernel, inputs, outputs);
+        Ok(())
+    }
+}
+
+/// The last two extents.
+fn tail(x: &ViewDraft) -> Option<[Dim; 2]> {
+    let shape = &x.layout.shape;
+    let at = shape.len().checked_sub(2)?;
+    Some([shape[at].clone(), shape[at + 1].clone()])
+}

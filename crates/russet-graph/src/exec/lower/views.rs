@@ -1,0 +1,192 @@
+//! Operations that only move elements around: they become views.
+
+use super::{Lower, Lowering, Value, ViewDraft};
+use crate::error::OpError;
+use crate::exec::kernels;
+use crate::exec::layout::Layout;
+use crate::graph::{Node, ValueId};
+use crate::ops::Op;
+use crate::ops::shape::axis;
+use crate::ops::slice::bound;
+use crate::types::Dim;
+
+impl Lowering<'_> {
+    /// Lowers a node that is a view of its first operand; `false` where it is not one.
+    pub(super) fn view_node(&mut self, node: &Node) -> Lower<bool> {
+        if let (Some(known), [id]) = (
+            node.outputs
+                .first()
+                .and_then(|&id| self.contents(id).cloned()),
+            &node.outputs[..],
+        ) {
+            let (dtype, shape) = self.ty(*id)?;
+            self.values
+                .insert(*id, Value::Contents(dtype, shape, known));
+            return Ok(true);
+        }
+        match &node.op {
+            Op::Slice(_) => self.slice(node),
+            Op::Reshape(_) | Op::ExpandDims(_) | Op::ShrinkDims(_) => self.reshape(node),
+            Op::Transpose(_) => self.transpose(node),
+            Op::BroadcastTo(_) => self.broadcast_to(node),
+            Op::BroadcastInDims(_) => self.broadcast_in_dims(node),
+            Op::Split(_) => self.split(node),
+            Op::CopyWithConstraints(_) | Op::CopyDiscardingConstraints(_) => {
+                let view = self.view(node.inputs[0])?;
+                self.set(node.outputs[0], view);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn slice(&mut self, node: &Node) -> Lower<bool> {
+        let bounds: Option<Vec<_>> = node.inputs[1..]
+            .iter()
+            .map(|&id| self.contents(id).cloned())
+            .collect();
+        let x = self.view(node.inputs[0])?;
+        let (_, shape) = self.ty(node.outputs[0])?;
+        match bounds {
+            Some(b) => {
+                let begin: Vec<Dim> = b[0]
+                    .iter()
+                    .zip(&x.layout.shape)
+                    .map(|(v, n)| bound(v, n))
+                    .collect();
+                let layout = x.layout.slice(&begin, &shape, &b[2]);
+                self.set(node.outputs[0], ViewDraft { layout, ..x });
+            }
+            None => {
+                let rest = self.views(&node.inputs[1..])?;
+                let inputs = std::iter::once(x).chain(rest).collect();
+                self.emit_for(node.outputs[0], "slice", kernels::SliceCopy, inputs)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn reshape(&mut self, node: &Node) -> Lower<bool> {
+        let x = self.view(node.inputs[0])?;
+        let (_, shape) = self.ty(node.outputs[0])?;
+        let view = match x.layout.reshape(&shape) {
+            Some(layout) => ViewDraft { layout, ..x },
+            None => {
+                let copy = self.copied(&x);
+                ViewDraft {
+                    layout: Layout::contiguous(&shape),
+                    ..copy
+                }
+            }
+        };
+        self.set(node.outputs[0], view);
+        Ok(true)
+    }
+
+    fn transpose(&mut self, node: &Node) -> Lower<bool> {
+        let rank = self.ty(node.outputs[0])?.1.len();
+        let order = self
+            .ints(node.inputs[1])
+            .ok_or(OpError::Unknown("a permutation"))?;
+        let order: Vec<usize> = order
+            .iter()
+            .map(|&a| axis(a, rank))
+            .collect::<Result<_, _>>()?;
+        if let (Some((weights, transposed)), [1, 0]) = (self.weights(node.inputs[0]), &order[..]) {
+            self.values.insert(
+                node.outputs[0],
+                Value::Weights {
+                    weights,
+                    transposed: !transposed,
+                },
+            );
+            return Ok(true);
+        }
+        let x = self.view(node.inputs[0])?;
+        self.set(
+            node.outputs[0],
+            ViewDraft {
+                layout: x.layout.permute(&order),
+                ..x
+            },
+        );
+        Ok(true)
+    }
+
+    fn broadcast_to(&mut self, node: &Node) -> Lower<bool> {
+        let x = self.view(node.inputs[0])?;
+        let (_, shape) = self.ty(node.outputs[0])?;
+        let layout = x
+            .layout
+            .broadcast(&shape)
+            .ok_or(OpError::Unknown("a broadcast"))?;
+        self.set(node.outputs[0], ViewDraft { layout, ..x });
+        Ok(true)
+    }
+
+    /// Operands: tensor, extents of the broadcast axes, and which axes those are; the others keep their extent.
+    fn broadcast_in_dims(&mut self, node: &Node) -> Lower<bool> {
+        self.broadcast_to(node)
+    }
+
+    /// Operands: tensor, sizes, axis. Every part is a slice.
+    fn split(&mut self, node: &Node) -> Lower<bool> {
+        let x = self.view(node.inputs[0])?;
+        let at = self
+            .ints(node.inputs[2])
+            .and_then(|v| v.first().copied())
+            .ok_or(OpError::Unknown("the axis of a split"))?;
+        let at = axis(at, x.layout.shape.len())?;
+        let rank = x.layout.shape.len();
+        let mut begin = vec![Dim::Const(0); rank];
+        let ones = vec![Dim::Const(1); rank];
+        for &id in &node.outputs {
+            let (_, shape) = self.ty(id)?;
+            let layout = x.layout.slice(&begin, &shape, &ones);
+            begin[at] = begin[at].add(&shape[at]);
+            self.set(
+                id,
+                ViewDraft {
+                    layout,
+                    ..x.clone()
+                },
+            );
+        }
+        Ok(true)
+    }
+
+    /// Several tensors one after another along an axis: one copy each into parts of one buffer.
+    pub(super) fn concat(&mut self, id: ValueId, at: ValueId, parts: &[ValueId]) -> Lower<()> {
+        let (dtype, shape) = self.ty(id)?;
+        let at = self
+            .ints(at)
+            .and_then(|v| v.first().copied())
+            .ok_or(OpError::Unknown("the axis of a concat"))?;
+        let at = axis(at, shape.len().max(1))?;
+        let views = self.views(parts)?;
+        let out = self.buffer(dtype, &shape);
+        let mut begin = vec![Dim::Const(0); shape.len()];
+        let ones = vec![Dim::Const(1); shape.len()];
+        for view in views {
+            let mut extent = view.layout.shape.clone();
+            extent.resize(shape.len(), Dim::Const(1));
+            let part = ViewDraft {
+                layout: out.layout.slice(&begin, &extent, &ones),
+                ..out.clone()
+            };
+            let layout = view
+                .layout
+                .reshape(&extent)
+                .unwrap_or_else(|| view.layout.clone());
+            begin[at] = begin[at].add(&extent[at]);
+            self.emit(
+                "copy",
+                kernels::Copy,
+                vec![ViewDraft { layout, ..view }],
+                vec![part],
+            );
+        }
+        self.set(id, out);
+        Ok(())
+    }
+}
