@@ -1,3 +1,7 @@
 //! The `russet` command.
 #![forbid(unsafe_code)]
-fn main() {}
+mod pull;
+fn main() {
+    let p = pull::pull("smollm2", &mut |s, a, b| println!("{} {a} {b}", s.label()));
+    println!("{p:?}");
+}
