@@ -1,2 +1,3 @@
 //! Hostile bytes: every reader, bytes to graphs and packages.
 #![forbid(unsafe_code)]
+pub mod gguf;
