@@ -4,7 +4,7 @@
 //! from rows of any stride and broadcast, so they need no transposing after dequantisation. The tile of
 //! [`Simd::TILE_ROWS`] rows by two registers keeps two multiply-add units busy.
 
-use crate::simd::Simd;
+use crate::simd::{Kernel, Simd};
 
 /// Registers of tokens per panel.
 pub(crate) const PANEL_REGISTERS: usize = 2;
@@ -12,6 +12,17 @@ pub(crate) const PANEL_REGISTERS: usize = 2;
 /// Tokens per panel.
 pub(crate) const fn panel_width<S: Simd>() -> usize {
     PANEL_REGISTERS * S::LANES
+}
+
+/// Asks for the panel width of an instruction set.
+pub(crate) struct Width;
+
+impl Kernel for Width {
+    type Out = usize;
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) -> usize {
+        panel_width::<S>()
+    }
 }
 
 /// A weight tile: element (row, column) is `data[row * row_stride + column * column_stride]`.

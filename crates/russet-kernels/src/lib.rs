@@ -1,4 +1,5 @@
 //! Slices in, slices out: the room for `unsafe`. SIMD kernels, aligned buffers, file maps, the thread pool.
+pub mod attention;
 pub mod convert;
 pub mod elem;
 pub mod elementwise;

@@ -106,7 +106,7 @@ fn few<X: Elem, Y: Elem>(isa: Isa, pool: &Pool, x: &[X], weights: &dyn RowFormat
 fn many<X: Elem, Y: Elem>(isa: Isa, pool: &Pool, x: &[X], weights: &dyn RowFormat, out: &mut [Y]) {
     let (n, k) = (weights.rows(), weights.k());
     let m = x.len() / k;
-    let width = isa.run(Width);
+    let width = isa.run(gemm::Width);
     let panels = m.div_ceil(width);
     scratch::with(panels * width * k, |packed| {
         arranged(x, k, weights.order(), |x| {
@@ -135,16 +135,6 @@ fn many<X: Elem, Y: Elem>(isa: Isa, pool: &Pool, x: &[X], weights: &dyn RowForma
             });
         });
     });
-}
-
-struct Width;
-
-impl Kernel for Width {
-    type Out = usize;
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) -> usize {
-        gemm::panel_width::<S>()
-    }
 }
 
 struct Pack<'a> {

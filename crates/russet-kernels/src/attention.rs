@@ -1,0 +1,710 @@
+//! Attention of one layer over a cache: causal, windowed or masked, with grouped queries, read where it lies.
+//!
+//! Queries that share a key/value head are laid along the lanes (all heads of the group, several positions), so both
+//! products are the micro-kernel of [`crate::gemm`] and the softmax needs no sums across lanes. Scores are kept for
+//! the whole context, which lets the softmax be rounded as the operation's decomposed form rounds it.
+
+use crate::elem::{Elem, Rounding};
+use crate::gemm::{self, Store, Tile};
+use crate::isa::Isa;
+use crate::scratch;
+use crate::simd::{Kernel, MAX_LANES, Simd, pieces};
+use crate::threads::{Pool, Rows};
+
+/// Keys widened at a time: a multiple of every `TILE_ROWS`.
+const KEYS: usize = 48;
+/// Values widened at a time.
+const VALUES: usize = 192;
+
+/// A tensor [heads, rows, width] whose rows are contiguous: element (h, r, c) is
+/// `data[h * head_stride + r * row_stride + c]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Heads<'a, T> {
+    /// The elements.
+    pub data: &'a [T],
+    /// Elements from a head to the next.
+    pub head_stride: usize,
+    /// Elements from a row to the next.
+    pub row_stride: usize,
+}
+
+impl<'a, T> Heads<'a, T> {
+    #[inline(always)]
+    fn row(&self, head: usize, row: usize, width: usize) -> &'a [T] {
+        &self.data[head * self.head_stride + row * self.row_stride..][..width]
+    }
+}
+
+/// Where the result goes: [heads, rows, width] like [`Heads`].
+#[derive(Debug)]
+pub struct HeadsMut<'a, T> {
+    /// The elements.
+    pub data: &'a mut [T],
+    /// Elements from a head to the next.
+    pub head_stride: usize,
+    /// Elements from a row to the next.
+    pub row_stride: usize,
+}
+
+/// What a layer's attention computes: softmax(scale q k^T + mask) v.
+#[derive(Clone, Copy, Debug)]
+pub struct Attention<'a, T> {
+    /// Queries [heads, m, d].
+    pub q: Heads<'a, T>,
+    /// Keys [kv_heads, s, d].
+    pub k: Heads<'a, T>,
+    /// Values [kv_heads, s, dv].
+    pub v: Heads<'a, T>,
+    /// Query heads: a multiple of `kv_heads`; head h reads key/value head h / (heads / kv_heads).
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Queries per head.
+    pub m: usize,
+    /// Keys: the context, the queries' own positions included.
+    pub s: usize,
+    /// Width of queries and keys.
+    pub d: usize,
+    /// Width of values.
+    pub dv: usize,
+    /// Multiplies the queries.
+    pub scale: f32,
+    /// Whether query i sees only keys up to s - m + i (aligned to the last key).
+    pub causal: bool,
+    /// Query at position p = s - m + i sees only keys above p - window.
+    pub window: Option<usize>,
+    /// Added to the scores: [m, s], for all heads.
+    pub mask: Option<&'a [T]>,
+    /// A logit per head that takes part in the softmax and has no value.
+    pub sinks: Option<&'a [f32]>,
+    /// Whether to round scaled queries, scores, masked scores and probabilities to `T`, as the operation's decomposed
+    /// form does; otherwise all is f32 until the result.
+    pub exact: bool,
+}
+
+/// Computes `a` into `out` [heads, m, dv].
+///
+/// # Panics
+/// If a shape does not fit its data, or heads of the result overlap.
+pub fn attention<T: Elem>(pool: &Pool, a: &Attention<'_, T>, out: HeadsMut<'_, T>) {
+    attention_on(Isa::best(), pool, a, out);
+}
+
+fn attention_on<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, out: HeadsMut<'_, T>) {
+    if a.heads == 0 || a.m == 0 || a.dv == 0 {
+        return;
+    }
+    a.check(&out);
+    let (head_stride, row_stride) = (out.head_stride, out.row_stride);
+    let out = Output {
+        rows: Rows::new(out.data, 1),
+        head_stride,
+        row_stride,
+    };
+    let width = isa.run(gemm::Width);
+    let blocks = (a.group() * a.m).div_ceil(width);
+    pool.run(a.kv_heads * blocks, &|task| {
+        // Later blocks see more keys: starting with them evens out the end.
+        let block = blocks - 1 - task / a.kv_heads;
+        let lanes = Lanes {
+            a,
+            kv_head: task % a.kv_heads,
+            first: block * width,
+        };
+        isa.run(BlockKernel { lanes, out: &out });
+    });
+}
+
+impl<T: Elem> Attention<'_, T> {
+    /// Query heads per key/value head.
+    fn group(&self) -> usize {
+        self.heads / self.kv_heads
+    }
+
+    fn check(&self, out: &HeadsMut<'_, T>) {
+        assert!(
+            self.kv_heads > 0 && self.heads.is_multiple_of(self.kv_heads),
+            "attention: heads"
+        );
+        assert!(
+            self.m <= self.s || !self.causal,
+            "attention: more queries than keys"
+        );
+        let end = |heads: usize, rows: usize, width: usize, (h, r): (usize, usize)| {
+            let last = |n: usize, stride: usize| n.saturating_sub(1).saturating_mul(stride);
+            last(heads, h)
+                .saturating_add(last(rows, r))
+                .saturating_add(width)
+        };
+        let inside = |x: &Heads<'_, T>, heads, rows, width| {
+            rows == 0 || end(heads, rows, width, (x.head_stride, x.row_stride)) <= x.data.len()
+        };
+        assert!(
+            inside(&self.q, self.heads, self.m, self.d),
+            "attention: queries"
+        );
+        assert!(
+            inside(&self.k, self.kv_heads, self.s, self.d),
+            "attention: keys"
+        );
+        assert!(
+            inside(&self.v, self.kv_heads, self.s, self.dv),
+            "attention: values"
+        );
+        assert!(
+            end(
+                self.heads,
+                self.m,
+                self.dv,
+                (out.head_stride, out.row_stride)
+            ) <= out.data.len(),
+            "attention: out"
+        );
+        assert!(
+            disjoint(
+                (self.heads, out.head_stride),
+                (self.m, out.row_stride),
+                self.dv
+            ),
+            "attention: out overlaps"
+        );
+        assert!(
+            self.mask.is_none_or(|x| x.len() == self.m * self.s),
+            "attention: mask"
+        );
+        assert!(
+            self.sinks.is_none_or(|x| x.len() == self.heads),
+            "attention: sinks"
+        );
+    }
+
+    /// Keys that query row `i` sees.
+    fn visible(&self, i: usize) -> (usize, usize) {
+        // Without causality there may be more queries than keys: positions then start below zero.
+        let position = (self.s + i) as isize - self.m as isize;
+        let high = if self.causal {
+            position + 1
+        } else {
+            self.s as isize
+        };
+        let low = self.window.map_or(0, |w| {
+            position + 1 - isize::try_from(w).unwrap_or(isize::MAX)
+        });
+        (low.max(0) as usize, high.max(0) as usize)
+    }
+}
+
+/// Whether rows of `width` at two strides never overlap: one axis lies within the other's stride.
+fn disjoint((n, a): (usize, usize), (m, b): (usize, usize), width: usize) -> bool {
+    let within = |n: usize, inner: usize, m: usize, outer: usize| {
+        let row = if n > 1 { inner >= width } else { true };
+        row && (m <= 1 || outer >= (n - 1).saturating_mul(inner).saturating_add(width))
+    };
+    within(n, a, m, b) || within(m, b, n, a)
+}
+
+struct Output<'a, T> {
+    rows: Rows<'a, T>,
+    head_stride: usize,
+    row_stride: usize,
+}
+
+/// A block of queries of one key/value head: lane l is query `first + l`, counted over positions, then heads of the group.
+#[derive(Clone, Copy)]
+struct Lanes<'a, T> {
+    a: &'a Attention<'a, T>,
+    kv_head: usize,
+    first: usize,
+}
+
+impl<T: Elem> Lanes<'_, T> {
+    fn count(&self, width: usize) -> usize {
+        width.min(self.a.group() * self.a.m - self.first)
+    }
+
+    /// The head and the query row of lane `l`.
+    #[inline(always)]
+    fn query(&self, l: usize) -> (usize, usize) {
+        let (group, at) = (self.a.group(), self.first + l);
+        (self.kv_head * group + at % group, at / group)
+    }
+}
+
+/// Two registers of lanes: the widest panel.
+const MAX_WIDTH: usize = gemm::PANEL_REGISTERS * MAX_LANES;
+
+/// Which keys each lane sees, as numbers to compare in registers; lanes without a query see none.
+struct Limits {
+    low: [f32; MAX_WIDTH],
+    high: [f32; MAX_WIDTH],
+    /// The keys that some lane sees.
+    keys: (usize, usize),
+    /// The keys that every lane with a query sees.
+    common: (usize, usize),
+}
+
+impl Limits {
+    fn new<T: Elem>(lanes: &Lanes<'_, T>, count: usize) -> Self {
+        let mut limits = Self {
+            low: [0.0; MAX_WIDTH],
+            high: [0.0; MAX_WIDTH],
+            keys: (usize::MAX, 0),
+            common: (0, usize::MAX),
+        };
+        for l in 0..count {
+            let (low, high) = lanes.a.visible(lanes.query(l).1);
+            limits.low[l] = low as f32;
+            limits.high[l] = high as f32;
+            limits.keys = (limits.keys.0.min(low), limits.keys.1.max(high));
+            limits.common = (limits.common.0.max(low), limits.common.1.min(high));
+        }
+        limits.keys.0 = limits.keys.0.min(limits.keys.1);
+        limits
+    }
+}
+
+struct BlockKernel<'a, T> {
+    lanes: Lanes<'a, T>,
+    out: &'a Output<'a, T>,
+}
+
+impl<T: Elem> Kernel for BlockKernel<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let (a, width) = (self.lanes.a, gemm::panel_width::<S>());
+        let count = self.lanes.count(width);
+        let limits = Limits::new(&self.lanes, count);
+        let keys = limits.keys.1 - limits.keys.0;
+        let dv = a.dv.next_multiple_of(S::TILE_ROWS);
+        let step = Step {
+            lanes: self.lanes,
+            limits,
+            count,
+            rounding: if a.exact { T::ROUNDING } else { Rounding::F32 },
+        };
+        scratch::with(a.d * width, |queries| {
+            step.pack_queries(s, queries);
+            scratch::with(keys.next_multiple_of(KEYS) * width, |scores| {
+                step.scores(s, queries, scores);
+                let scores = &mut scores[..keys * width];
+                step.softmax(s, scores);
+                scratch::with(dv * width, |sums| {
+                    step.values(s, scores, sums, dv);
+                    step.write(s, sums, self.out);
+                });
+            });
+        });
+    }
+}
+
+/// One block's data, for the steps of the computation.
+struct Step<'a, T> {
+    lanes: Lanes<'a, T>,
+    limits: Limits,
+    count: usize,
+    rounding: Rounding,
+}
+
+impl<T: Elem> Step<'_, T> {
+    /// Registers in use: one when the queries fit in one.
+    #[inline(always)]
+    fn registers<S: Simd>(&self) -> usize {
+        self.count.div_ceil(S::LANES)
+    }
+
+    /// panel[c][lane] = scale * q, rounded.
+    #[inline(always)]
+    fn pack_queries<S: Simd>(&self, s: S, panel: &mut [f32]) {
+        let (a, width) = (self.lanes.a, gemm::panel_width::<S>());
+        let scale = s.splat(a.scale);
+        scratch::with(width * a.d, |rows| {
+            for (l, row) in rows.chunks_exact_mut(a.d).take(self.count).enumerate() {
+                let (head, i) = self.lanes.query(l);
+                let q = a.q.row(head, i, a.d);
+                pieces(a.d, S::LANES, |c, len| {
+                    let v = s.mul(T::load_part(s, &q[c..], len), scale);
+                    f32::store_part(s, self.rounding.apply(s, v), &mut row[c..], len);
+                });
+            }
+            gemm::pack(s, rows, a.d, self.count, panel);
+        });
+    }
+
+    /// scores[key][lane] = the rounded product, not yet masked.
+    #[inline(always)]
+    fn scores<S: Simd>(&self, s: S, queries: &[f32], scores: &mut [f32]) {
+        let (a, width) = (self.lanes.a, gemm::panel_width::<S>());
+        let (low, high) = self.limits.keys;
+        scratch::with(KEYS * a.d, |keys| {
+            for first in (low..high).step_by(KEYS) {
+                let real = KEYS.min(high - first);
+                let rows = real.next_multiple_of(S::TILE_ROWS);
+                for (i, row) in keys.chunks_exact_mut(a.d).take(rows).enumerate() {
+                    // Rows beyond the last repeat it: their scores are not used.
+                    let key = a.k.row(self.lanes.kv_head, first + i.min(real - 1), a.d);
+                    widen(s, key, row);
+                }
+                let tile = Tile {
+                    data: keys,
+                    row_stride: a.d,
+                    column_stride: 1,
+                    rows,
+                    columns: a.d,
+                };
+                let out = &mut scores[(first - low) * width..];
+                gemm::multiply(s, tile, queries, self.count, (out, width), Store::Replace);
+            }
+        });
+    }
+
+    /// Turns scores into probabilities, each lane on its own.
+    #[inline(always)]
+    fn softmax<S: Simd>(&self, s: S, scores: &mut [f32]) {
+        for register in 0..self.registers::<S>() {
+            let sinks = self.sinks(s, register);
+            let max = self.mask_and_max(s, scores, register, sinks);
+            let sum = exponentials(s, scores, register, max);
+            let sum = s.add(sum, s.exp(s.sub(sinks, max)));
+            // A query that sees nothing has sum 0: it then gets zeros.
+            let inverse = s.div(s.splat(1.0), s.max(sum, s.splat(f32::MIN_POSITIVE)));
+            each(s, scores, register, |_, e| {
+                self.rounding.apply(s, s.mul(e, inverse))
+            });
+        }
+    }
+
+    /// The sink of each lane's head; minus infinity without sinks.
+    #[inline(always)]
+    fn sinks<S: Simd>(&self, s: S, register: usize) -> S::V {
+        let mut values = [f32::NEG_INFINITY; MAX_LANES];
+        if let Some(sinks) = self.lanes.a.sinks {
+            for (lane, value) in values[..S::LANES].iter_mut().enumerate() {
+                let l = register * S::LANES + lane;
+                if l < self.count {
+                    *value = sinks[self.lanes.query(l).0];
+                }
+            }
+        }
+        s.load(&values)
+    }
+
+    /// Rounds and masks the scores; returns each lane's largest (finite).
+    #[inline(always)]
+    fn mask_and_max<S: Simd>(
+        &self,
+        s: S,
+        scores: &mut [f32],
+        register: usize,
+        sinks: S::V,
+    ) -> S::V {
+        let at = register * S::LANES;
+        let (low, high) = (
+            s.load(&self.limits.low[at..]),
+            s.load(&self.limits.high[at..]),
+        );
+        let none = s.splat(f32::NEG_INFINITY);
+        let mut max = s.max(sinks, s.splat(f32::MIN));
+        let full = self.limits.common;
+        each(s, scores, register, |i, score| {
+            let key = self.limits.keys.0 + i;
+            let mut v = self.rounding.apply(s, score);
+            if self.lanes.a.mask.is_some() {
+                v = self
+                    .rounding
+                    .apply(s, s.add(v, self.mask_of(s, key, register)));
+            }
+            if key < full.0 || key >= full.1 || self.count < at + S::LANES {
+                let at = s.splat(key as f32);
+                v = s.select(s.lt(at, low), none, s.select(s.lt(at, high), v, none));
+            }
+            max = s.max(v, max);
+            v
+        });
+        max
+    }
+
+    /// The mask's value at `key` for each lane.
+    #[inline(always)]
+    fn mask_of<S: Simd>(&self, s: S, key: usize, register: usize) -> S::V {
+        let mut values = [0.0; MAX_LANES];
+        if let Some(mask) = self.lanes.a.mask {
+            for (lane, value) in values[..S::LANES].iter_mut().enumerate() {
+                let l = register * S::LANES + lane;
+                if l < self.count {
+                    *value = mask[self.lanes.query(l).1 * self.lanes.a.s + key].to_f32();
+                }
+            }
+        }
+        s.load(&values)
+    }
+
+    /// sums[c][lane] = sum over keys of v[key][c] * p[key][lane].
+    #[inline(always)]
+    fn values<S: Simd>(&self, s: S, probabilities: &[f32], sums: &mut [f32], dv: usize) {
+        let (a, width) = (self.lanes.a, gemm::panel_width::<S>());
+        let (low, high) = self.limits.keys;
+        if low == high {
+            sums.fill(0.0);
+        }
+        scratch::with(VALUES * dv, |rows| {
+            for first in (low..high).step_by(VALUES) {
+                let columns = VALUES.min(high - first);
+                for (i, row) in rows.chunks_exact_mut(dv).take(columns).enumerate() {
+                    widen(
+                        s,
+                        a.v.row(self.lanes.kv_head, first + i, a.dv),
+                        &mut row[..a.dv],
+                    );
+                    row[a.dv..].fill(0.0);
+                }
+                let tile = Tile {
+                    data: rows,
+                    row_stride: 1,
+                    column_stride: dv,
+                    rows: dv,
+                    columns,
+                };
+                let p = &probabilities[(first - low) * width..][..columns * width];
+                let store = if first == low {
+                    Store::Replace
+                } else {
+                    Store::Add
+                };
+                gemm::multiply(s, tile, p, self.count, (sums, width), store);
+            }
+        });
+    }
+
+    /// Transposes the sums into the result.
+    #[inline(always)]
+    fn write<S: Simd>(&self, s: S, sums: &[f32], out: &Output<'_, T>) {
+        let (a, width) = (self.lanes.a, gemm::panel_width::<S>());
+        scratch::with(a.dv, |row| {
+            for l in 0..self.count {
+                for (c, value) in row.iter_mut().enumerate() {
+                    *value = sums[c * width + l];
+                }
+                let (head, i) = self.lanes.query(l);
+                // SAFETY: each (head, row) belongs to one lane of one task, and `check` saw that rows do not overlap.
+                let out = unsafe {
+                    out.rows
+                        .part(head * out.head_stride + i * out.row_stride, a.dv)
+                };
+                pieces(a.dv, S::LANES, |c, len| {
+                    T::store_part(s, f32::load_part(s, &row[c..], len), &mut out[c..], len);
+                });
+            }
+        });
+    }
+}
+
+#[inline(always)]
+fn widen<S: Simd, T: Elem>(s: S, x: &[T], out: &mut [f32]) {
+    pieces(x.len(), S::LANES, |i, len| {
+        f32::store_part(s, T::load_part(s, &x[i..], len), &mut out[i..], len);
+    });
+}
+
+/// Replaces one register of each row of scores by `f(row, value)`.
+#[inline(always)]
+fn each<S: Simd>(
+    s: S,
+    scores: &mut [f32],
+    register: usize,
+    mut f: impl FnMut(usize, S::V) -> S::V,
+) {
+    for (i, row) in scores
+        .chunks_exact_mut(gemm::panel_width::<S>())
+        .enumerate()
+    {
+        let row = &mut row[register * S::LANES..];
+        let v = f(i, s.load(row));
+        s.store(v, row);
+    }
+}
+
+/// Replaces each score by e^(score - max); returns the sums.
+#[inline(always)]
+fn exponentials<S: Simd>(s: S, scores: &mut [f32], register: usize, max: S::V) -> S::V {
+    let mut sum = s.splat(0.0);
+    each(s, scores, register, |_, v| {
+        let e = s.exp(s.sub(v, max));
+        sum = s.add(sum, e);
+        e
+    });
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Random;
+    use half::f16;
+
+    /// The definition in f64, with the roundings done where `exact` says.
+    fn reference<T: Elem>(a: &Attention<'_, T>, head: usize, i: usize) -> Vec<f64> {
+        let round = |x: f64| {
+            if a.exact {
+                f64::from(T::from_f32(x as f32).to_f32())
+            } else {
+                x
+            }
+        };
+        let value = |x: &[T], c: usize| f64::from(x[c].to_f32());
+        let (kv, (low, high)) = (head / a.group(), a.visible(i));
+        let q: Vec<f64> = (0..a.d)
+            .map(|c| round(value(a.q.row(head, i, a.d), c) * f64::from(a.scale)))
+            .collect();
+        let score = |key: usize| {
+            let k = a.k.row(kv, key, a.d);
+            let v = round(q.iter().enumerate().map(|(c, q)| q * value(k, c)).sum());
+            a.mask.map_or(v, |m| round(v + value(m, i * a.s + key)))
+        };
+        let scores: Vec<f64> = (low..high).map(score).collect();
+        let sink = a.sinks.map(|x| f64::from(x[head]));
+        let max = scores.iter().copied().chain(sink).fold(f64::MIN, f64::max);
+        let sum: f64 = scores
+            .iter()
+            .copied()
+            .chain(sink)
+            .map(|v| (v - max).exp())
+            .sum();
+        let p: Vec<f64> = scores
+            .iter()
+            .map(|v| round((v - max).exp() / sum))
+            .collect();
+        let product = |c| {
+            p.iter()
+                .enumerate()
+                .map(|(j, p)| p * value(a.v.row(kv, low + j, a.dv), c))
+                .sum()
+        };
+        (0..a.dv).map(product).collect()
+    }
+
+    struct Case {
+        heads: (usize, usize),
+        m: usize,
+        s: usize,
+        d: usize,
+        dv: usize,
+        causal: bool,
+        window: Option<usize>,
+        extra: bool,
+    }
+
+    fn check<T: Elem>(case: &Case, exact: bool, tolerance: f64) {
+        let (heads, kv_heads) = case.heads;
+        let mut random = Random::new(11);
+        let mut data = |n: usize| -> Vec<T> {
+            random
+                .floats(n)
+                .iter()
+                .map(|v| T::from_f32(v * 2.0))
+                .collect()
+        };
+        let Case { m, s, d, dv, .. } = *case;
+        // Rows of the cache lie apart, and queries and result are [m, heads, d].
+        let (q, k, v) = (
+            data(heads * m * d),
+            data(kv_heads * (s + 3) * d),
+            data(kv_heads * (s + 3) * dv),
+        );
+        let (mask, sinks) = (
+            data(m * s),
+            data(heads).iter().map(|x| x.to_f32()).collect::<Vec<_>>(),
+        );
+        let a = Attention {
+            q: Heads {
+                data: &q,
+                head_stride: d,
+                row_stride: heads * d,
+            },
+            k: Heads {
+                data: &k,
+                head_stride: (s + 3) * d,
+                row_stride: d,
+            },
+            v: Heads {
+                data: &v,
+                head_stride: (s + 3) * dv,
+                row_stride: dv,
+            },
+            heads,
+            kv_heads,
+            m,
+            s,
+            d,
+            dv,
+            scale: T::from_f32(1.0 / (d as f32).sqrt()).to_f32(),
+            causal: case.causal,
+            window: case.window,
+            mask: case.extra.then_some(&mask),
+            sinks: case.extra.then_some(&sinks),
+            exact,
+        };
+        for isa in Isa::available() {
+            let mut out = vec![T::from_f32(f32::NAN); m * heads * dv];
+            let place = HeadsMut {
+                data: &mut out,
+                head_stride: dv,
+                row_stride: heads * dv,
+            };
+            attention_on(*isa, &Pool::new(2), &a, place);
+            for (at, got) in out.chunks(dv).enumerate() {
+                let want = reference(&a, at % heads, at / heads);
+                for (got, want) in got.iter().zip(want) {
+                    let error = (f64::from(got.to_f32()) - want).abs();
+                    assert!(
+                        error <= tolerance,
+                        "{} m={m} s={s} d={d}: {} {want}",
+                        isa.name(),
+                        got.to_f32()
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn attention_matches_its_definition() {
+        for heads in [(1, 1), (4, 2), (9, 3)] {
+            for (m, s, d, dv) in [
+                (1, 1, 4, 4),
+                (1, 50, 16, 16),
+                (1, 300, 64, 64),
+                (5, 5, 16, 24),
+                (7, 40, 20, 10),
+                (40, 70, 64, 64),
+            ] {
+                for (causal, window, extra) in [
+                    (true, None, false),
+                    (true, Some(6), true),
+                    (false, None, true),
+                ] {
+                    let case = Case {
+                        heads,
+                        m,
+                        s,
+                        d,
+                        dv,
+                        causal,
+                        window,
+                        extra,
+                    };
+                    check::<f32>(&case, false, 3e-6);
+                    check::<f16>(&case, true, 4e-3);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn overlapping_results_are_refused() {
+        assert!(disjoint((4, 8), (10, 32), 8));
+        assert!(disjoint((4, 80), (10, 8), 8));
+        assert!(!disjoint((4, 8), (10, 8), 8));
+        assert!(!disjoint((4, 4), (10, 32), 8));
+    }
+}
