@@ -283,18 +283,15 @@ impl<T: Elem> Kernel for BlockKernel<'_, T> {
             count,
             rounding: if a.exact { T::ROUNDING } else { Rounding::F32 },
         };
-        scratch::with(a.d * width, |queries| {
-            step.pack_queries(s, queries);
-            scratch::with(keys.next_multiple_of(KEYS) * width, |scores| {
-                step.scores(s, queries, scores);
-                let scores = &mut scores[..keys * width];
-                step.softmax(s, scores);
-                scratch::with(dv * width, |sums| {
-                    step.values(s, scores, sums, dv);
-                    step.write(s, sums, self.out);
-                });
-            });
-        });
+        let queries = &mut *scratch::floats(a.d * width);
+        step.pack_queries(s, queries);
+        let scores = &mut *scratch::floats(keys.next_multiple_of(KEYS) * width);
+        step.scores(s, queries, scores);
+        let scores = &mut scores[..keys * width];
+        step.softmax(s, scores);
+        let sums = &mut *scratch::floats(dv * width);
+        step.values(s, scores, sums, dv);
+        step.write(s, sums, self.out);
     }
 }
 
@@ -318,17 +315,16 @@ impl<T: Elem> Step<'_, T> {
     fn pack_queries<S: Simd>(&self, s: S, panel: &mut [f32]) {
         let (a, width) = (self.lanes.a, gemm::panel_width::<S>());
         let scale = s.splat(a.scale);
-        scratch::with(width * a.d, |rows| {
-            for (l, row) in rows.chunks_exact_mut(a.d).take(self.count).enumerate() {
-                let (head, i) = self.lanes.query(l);
-                let q = a.q.row(head, i, a.d);
-                pieces(a.d, S::LANES, |c, len| {
-                    let v = s.mul(T::load_part(s, &q[c..], len), scale);
-                    f32::store_part(s, self.rounding.apply(s, v), &mut row[c..], len);
-                });
+        let rows = &mut *scratch::floats(width * a.d);
+        for (l, row) in rows.chunks_exact_mut(a.d).take(self.count).enumerate() {
+            let (head, i) = self.lanes.query(l);
+            let q = a.q.row(head, i, a.d);
+            for (c, len) in pieces(a.d, S::LANES) {
+                let v = s.mul(T::load_part(s, &q[c..], len), scale);
+                f32::store_part(s, self.rounding.apply(s, v), &mut row[c..], len);
             }
-            gemm::pack(s, rows, a.d, self.count, panel);
-        });
+        }
+        gemm::pack(s, rows, a.d, self.count, panel);
     }
 
     /// scores[key][lane] = the rounded product, not yet masked.
@@ -336,26 +332,25 @@ impl<T: Elem> Step<'_, T> {
     fn scores<S: Simd>(&self, s: S, queries: &[f32], scores: &mut [f32]) {
         let (a, width) = (self.lanes.a, gemm::panel_width::<S>());
         let (low, high) = self.limits.keys;
-        scratch::with(KEYS * a.d, |keys| {
-            for first in (low..high).step_by(KEYS) {
-                let real = KEYS.min(high - first);
-                let rows = real.next_multiple_of(S::TILE_ROWS);
-                for (i, row) in keys.chunks_exact_mut(a.d).take(rows).enumerate() {
-                    // Rows beyond the last repeat it: their scores are not used.
-                    let key = a.k.row(self.lanes.kv_head, first + i.min(real - 1), a.d);
-                    widen(s, key, row);
-                }
-                let tile = Tile {
-                    data: keys,
-                    row_stride: a.d,
-                    column_stride: 1,
-                    rows,
-                    columns: a.d,
-                };
-                let out = &mut scores[(first - low) * width..];
-                gemm::multiply(s, tile, queries, self.count, (out, width), Store::Replace);
+        let keys = &mut *scratch::floats(KEYS * a.d);
+        for first in (low..high).step_by(KEYS) {
+            let real = KEYS.min(high - first);
+            let rows = real.next_multiple_of(S::TILE_ROWS);
+            for (i, row) in keys.chunks_exact_mut(a.d).take(rows).enumerate() {
+                // Rows beyond the last repeat it: their scores are not used.
+                let key = a.k.row(self.lanes.kv_head, first + i.min(real - 1), a.d);
+                widen(s, key, row);
             }
-        });
+            let tile = Tile {
+                data: keys,
+                row_stride: a.d,
+                column_stride: 1,
+                rows,
+                columns: a.d,
+            };
+            let out = &mut scores[(first - low) * width..];
+            gemm::multiply(s, tile, queries, self.count, (out, width), Store::Replace);
+        }
     }
 
     /// Turns scores into probabilities, each lane on its own.
@@ -447,63 +442,61 @@ impl<T: Elem> Step<'_, T> {
         if low == high {
             sums.fill(0.0);
         }
-        scratch::with(VALUES * dv, |rows| {
-            for first in (low..high).step_by(VALUES) {
-                let columns = VALUES.min(high - first);
-                for (i, row) in rows.chunks_exact_mut(dv).take(columns).enumerate() {
-                    widen(
-                        s,
-                        a.v.row(self.lanes.kv_head, first + i, a.dv),
-                        &mut row[..a.dv],
-                    );
-                    row[a.dv..].fill(0.0);
-                }
-                let tile = Tile {
-                    data: rows,
-                    row_stride: 1,
-                    column_stride: dv,
-                    rows: dv,
-                    columns,
-                };
-                let p = &probabilities[(first - low) * width..][..columns * width];
-                let store = if first == low {
-                    Store::Replace
-                } else {
-                    Store::Add
-                };
-                gemm::multiply(s, tile, p, self.count, (sums, width), store);
+        let rows = &mut *scratch::floats(VALUES * dv);
+        for first in (low..high).step_by(VALUES) {
+            let columns = VALUES.min(high - first);
+            for (i, row) in rows.chunks_exact_mut(dv).take(columns).enumerate() {
+                widen(
+                    s,
+                    a.v.row(self.lanes.kv_head, first + i, a.dv),
+                    &mut row[..a.dv],
+                );
+                row[a.dv..].fill(0.0);
             }
-        });
+            let tile = Tile {
+                data: rows,
+                row_stride: 1,
+                column_stride: dv,
+                rows: dv,
+                columns,
+            };
+            let p = &probabilities[(first - low) * width..][..columns * width];
+            let store = if first == low {
+                Store::Replace
+            } else {
+                Store::Add
+            };
+            gemm::multiply(s, tile, p, self.count, (sums, width), store);
+        }
     }
 
     /// Transposes the sums into the result.
     #[inline(always)]
     fn write<S: Simd>(&self, s: S, sums: &[f32], out: &Output<'_, T>) {
         let (a, width) = (self.lanes.a, gemm::panel_width::<S>());
-        scratch::with(a.dv, |row| {
-            for l in 0..self.count {
-                for (c, value) in row.iter_mut().enumerate() {
-                    *value = sums[c * width + l];
-                }
-                let (head, i) = self.lanes.query(l);
-                // SAFETY: each (head, row) belongs to one lane of one task, and `check` saw that rows do not overlap.
-                let out = unsafe {
-                    out.rows
-                        .part(head * out.head_stride + i * out.row_stride, a.dv)
-                };
-                pieces(a.dv, S::LANES, |c, len| {
-                    T::store_part(s, f32::load_part(s, &row[c..], len), &mut out[c..], len);
-                });
+        let row = &mut *scratch::floats(a.dv);
+        for l in 0..self.count {
+            for (c, value) in row.iter_mut().enumerate() {
+                *value = sums[c * width + l];
             }
-        });
+            let (head, i) = self.lanes.query(l);
+            // SAFETY: each (head, row) belongs to one lane of one task, and `check` saw that rows do not overlap.
+            let out = unsafe {
+                out.rows
+                    .part(head * out.head_stride + i * out.row_stride, a.dv)
+            };
+            for (c, len) in pieces(a.dv, S::LANES) {
+                T::store_part(s, f32::load_part(s, &row[c..], len), &mut out[c..], len);
+            }
+        }
     }
 }
 
 #[inline(always)]
 fn widen<S: Simd, T: Elem>(s: S, x: &[T], out: &mut [f32]) {
-    pieces(x.len(), S::LANES, |i, len| {
+    for (i, len) in pieces(x.len(), S::LANES) {
         f32::store_part(s, T::load_part(s, &x[i..], len), &mut out[i..], len);
-    });
+    }
 }
 
 /// Replaces one register of each row of scores by `f(row, value)`.

@@ -11,9 +11,9 @@ impl<A: Elem, B: Elem> Kernel for Convert<'_, A, B> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Self(x, out) = self;
-        pieces(x.len(), S::LANES, |i, len| {
+        for (i, len) in pieces(x.len(), S::LANES) {
             B::store_part(s, A::load_part(s, &x[i..], len), &mut out[i..], len);
-        });
+        }
     }
 }
 
@@ -37,10 +37,10 @@ impl Kernel for Round<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Self(x, rounding) = self;
-        pieces(x.len(), S::LANES, |i, len| {
+        for (i, len) in pieces(x.len(), S::LANES) {
             let v = f32::load_part(s, &x[i..], len);
             f32::store_part(s, rounding.apply(s, v), &mut x[i..], len);
-        });
+        }
     }
 }
 

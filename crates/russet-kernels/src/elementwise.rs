@@ -72,10 +72,10 @@ impl<T: Elem> Kernel for BinaryKernel<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Self { op, a, b, out } = self;
-        pieces(out.len(), S::LANES, |i, len| {
+        for (i, len) in pieces(out.len(), S::LANES) {
             let y = op.apply(s, a.load(s, i, len), b.load(s, i, len));
             T::store_part(s, y, &mut out[i..], len);
-        });
+        }
     }
 }
 
@@ -132,10 +132,10 @@ impl<T: Elem> Kernel for UnaryKernel<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Self { op, x, out } = self;
-        pieces(out.len(), S::LANES, |i, len| {
+        for (i, len) in pieces(out.len(), S::LANES) {
             let y = op.apply(s, T::load_part(s, &x[i..], len));
             T::store_part(s, y, &mut out[i..], len);
-        });
+        }
     }
 }
 
@@ -254,11 +254,11 @@ impl<T: Elem> Kernel for SiluMul<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Self { gate, up, out } = self;
-        pieces(out.len(), S::LANES, |i, len| {
+        for (i, len) in pieces(out.len(), S::LANES) {
             let activated = T::round(s, silu_value(s, T::load_part(s, &gate[i..], len)));
             let y = s.mul(activated, T::load_part(s, &up[i..], len));
             T::store_part(s, y, &mut out[i..], len);
-        });
+        }
     }
 }
 

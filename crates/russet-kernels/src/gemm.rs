@@ -99,13 +99,16 @@ fn micro<S: Simd, const R: usize, const N: usize>(
     let mut sums = [[s.splat(0.0); N]; R];
     let base = first * tile.row_stride;
     for (column, tokens) in panel.chunks_exact(panel_width::<S>()).enumerate() {
-        let x: [S::V; N] = std::array::from_fn(|i| s.load(&tokens[i * S::LANES..]));
+        let mut x = [s.splat(0.0); N];
+        for i in 0..N {
+            x[i] = s.load(&tokens[i * S::LANES..]);
+        }
         let at = base + column * tile.column_stride;
-        for (row, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: `first + row` < rows and `column` < columns, so the index is at most the one `Tile::fits` checked.
-            let w = s.splat(unsafe { *tile.data.get_unchecked(at + row * tile.row_stride) });
-            for (sum, x) in sums.iter_mut().zip(x) {
-                *sum = s.fma(w, x, *sum);
+        for r in 0..R {
+            // SAFETY: `first + r` < rows and `column` < columns, so the index is at most the one `Tile::fits` checked.
+            let w = s.splat(unsafe { *tile.data.get_unchecked(at + r * tile.row_stride) });
+            for i in 0..N {
+                sums[r][i] = s.fma(w, x[i], sums[r][i]);
             }
         }
     }

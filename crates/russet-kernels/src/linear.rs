@@ -67,17 +67,16 @@ fn linear_on<X: Elem, Y: Elem>(
 
 /// Widens rows of x and puts them in the weight's order.
 fn arranged<X: Elem, R>(x: &[X], k: usize, order: Order, f: impl FnOnce(&[f32]) -> R) -> R {
-    scratch::with(2 * x.len(), |buf| {
-        let (wide, ordered) = buf.split_at_mut(x.len());
-        convert::convert(x, wide);
-        if order == Order::Natural {
-            return f(wide);
-        }
-        for (x, out) in wide.chunks_exact(k).zip(ordered.chunks_exact_mut(k)) {
-            order.arrange(x, out);
-        }
-        f(ordered)
-    })
+    let buf = &mut *scratch::floats(2 * x.len());
+    let (wide, ordered) = buf.split_at_mut(x.len());
+    convert::convert(x, wide);
+    if order == Order::Natural {
+        return f(wide);
+    }
+    for (x, out) in wide.chunks_exact(k).zip(ordered.chunks_exact_mut(k)) {
+        order.arrange(x, out);
+    }
+    f(ordered)
 }
 
 fn few<X: Elem, Y: Elem>(isa: Isa, pool: &Pool, x: &[X], weights: &dyn RowFormat, out: &mut [Y]) {
@@ -108,31 +107,30 @@ fn many<X: Elem, Y: Elem>(isa: Isa, pool: &Pool, x: &[X], weights: &dyn RowForma
     let m = x.len() / k;
     let width = isa.run(gemm::Width);
     let panels = m.div_ceil(width);
-    scratch::with(panels * width * k, |packed| {
-        arranged(x, k, weights.order(), |x| {
-            pool.for_chunks_mut(packed, width * k, &|i, panel| {
-                let x = &x[i * width * k..];
-                isa.run(Pack {
-                    x,
-                    k,
-                    tokens: width.min(x.len() / k),
-                    panel,
-                });
+    let packed = &mut *scratch::floats(panels * width * k);
+    arranged(x, k, weights.order(), |x| {
+        pool.for_chunks_mut(packed, width * k, &|i, panel| {
+            let x = &x[i * width * k..];
+            isa.run(Pack {
+                x,
+                k,
+                tokens: width.min(x.len() / k),
+                panel,
             });
         });
-        let outs = Rows::new(out, n);
-        pool.run(n.div_ceil(TILE), &|task| {
-            let first = task * TILE;
-            let rows = TILE.min(n - first);
-            isa.run(TileTask {
-                isa,
-                weights,
-                first,
-                rows,
-                packed,
-                m,
-                outs: &outs,
-            });
+    });
+    let outs = Rows::new(out, n);
+    pool.run(n.div_ceil(TILE), &|task| {
+        let first = task * TILE;
+        let rows = TILE.min(n - first);
+        isa.run(TileTask {
+            isa,
+            weights,
+            first,
+            rows,
+            packed,
+            m,
+            outs: &outs,
         });
     });
 }
@@ -169,12 +167,10 @@ impl<Y: Elem> Kernel for TileTask<'_, Y> {
     fn run<S: Simd>(self, s: S) {
         // An odd number of cache lines apart, rows of the result do not fall on the same sets.
         let stride = self.m.next_multiple_of(gemm::panel_width::<S>()) + 16;
-        scratch::with(TILE * COLUMN_STEP, |tile| {
-            scratch::with(TILE * stride, |sums| {
-                self.accumulate(s, tile, sums, stride);
-                self.write(s, sums, stride);
-            });
-        });
+        let tile = &mut *scratch::floats(TILE * COLUMN_STEP);
+        let sums = &mut *scratch::floats(TILE * stride);
+        self.accumulate(s, tile, sums, stride);
+        self.write(s, sums, stride);
     }
 }
 
@@ -231,9 +227,9 @@ impl<Y: Elem> TileTask<'_, Y> {
             }
             // SAFETY: rows of the weight are shared out among tasks: no other task has these columns.
             let out = unsafe { self.outs.part(token * n + self.first, self.rows) };
-            crate::simd::pieces(self.rows, S::LANES, |i, len| {
+            for (i, len) in crate::simd::pieces(self.rows, S::LANES) {
                 Y::store_part(s, f32::load_part(s, &column[i..], len), &mut out[i..], len);
-            });
+            }
         }
     }
 }

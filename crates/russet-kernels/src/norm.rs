@@ -53,11 +53,11 @@ impl<T: Elem> Kernel for RmsNorm<'_, T> {
         {
             let mean = sum_of_squares(s, x) / width as f32;
             let factor = s.splat(1.0 / (mean + self.eps).sqrt());
-            pieces(width, S::LANES, |i, len| {
+            for (i, len) in pieces(width, S::LANES) {
                 let v = T::round(s, s.mul(T::load_part(s, &x[i..], len), factor));
                 let y = s.mul(v, T::load_part(s, &self.scale[i..], len));
                 T::store_part(s, y, &mut out[i..], len);
-            });
+            }
         }
     }
 }
@@ -66,11 +66,11 @@ impl<T: Elem> Kernel for RmsNorm<'_, T> {
 fn sum_of_squares<S: Simd, T: Elem>(s: S, x: &[T]) -> f32 {
     let mut sums = [s.splat(0.0); 2];
     let mut turn = 0;
-    pieces(x.len(), S::LANES, |i, len| {
+    for (i, len) in pieces(x.len(), S::LANES) {
         let v = T::load_part(s, &x[i..], len);
         sums[turn] = s.fma(v, v, sums[turn]);
         turn ^= 1;
-    });
+    }
     s.sum(s.add(sums[0], sums[1]))
 }
 

@@ -81,14 +81,14 @@ impl<T: Elem> Kernel for Halves<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        pieces(self.a.len(), S::LANES, |i, len| {
+        for (i, len) in pieces(self.a.len(), S::LANES) {
             let load = |x: &[T]| T::load_part(s, &x[i..], len);
             let (a, b, cos, sin) = (load(self.a), load(self.b), load(self.cos), load(self.sin));
             let low = s.sub(T::round(s, s.mul(cos, a)), T::round(s, s.mul(sin, b)));
             let high = s.add(T::round(s, s.mul(sin, a)), T::round(s, s.mul(cos, b)));
             T::store_part(s, low, &mut self.low[i..], len);
             T::store_part(s, high, &mut self.high[i..], len);
-        });
+        }
     }
 }
 

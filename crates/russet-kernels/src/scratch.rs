@@ -1,6 +1,7 @@
 //! Working memory of a thread: buffers that are kept between calls, so that a kernel allocates only while it warms up.
 
 use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 
 use crate::mem::AlignedBuf;
 
@@ -8,16 +9,60 @@ thread_local! {
     static SPARE: RefCell<Vec<AlignedBuf>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `f` with `len` floats of working memory, contents unspecified. Calls may nest.
+/// Floats borrowed from the thread; given back when dropped. A guard and not a closure: a kernel's body must stay
+/// in the function compiled for its instruction set.
+pub(crate) struct Scratch {
+    buf: AlignedBuf,
+    len: usize,
+}
+
+/// `len` floats of working memory, contents unspecified.
 ///
 /// # Panics
 /// If the memory cannot be had: a kernel's need is a small multiple of operands already in memory.
-pub(crate) fn with<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
+pub(crate) fn floats(len: usize) -> Scratch {
     let mut buf = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
-    let result = match buf.ensure::<f32>(len) {
-        Ok(floats) => f(floats),
-        Err(error) => panic!("working memory: {error}"),
-    };
-    SPARE.with_borrow_mut(|spare| spare.push(buf));
-    result
+    if let Err(error) = buf.ensure::<f32>(len) {
+        panic!("working memory: {error}");
+    }
+    Scratch { buf, len }
+}
+
+impl Deref for Scratch {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.buf.as_slice()[..self.len]
+    }
+}
+
+impl DerefMut for Scratch {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.buf.as_mut_slice()[..self.len]
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // While a thread ends its spare list may be gone: then the buffer goes too.
+        let buf = std::mem::take(&mut self.buf);
+        let _ = SPARE.try_with(|spare| spare.borrow_mut().push(buf));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_reused_and_nest() {
+        let first = {
+            let (mut a, b) = (floats(100), floats(3));
+            a.fill(1.0);
+            assert_eq!((a.len(), b.len()), (100, 3));
+            a.as_ptr()
+        };
+        let (b, a) = (floats(2), floats(50));
+        assert!(a.as_ptr() == first || b.as_ptr() == first);
+    }
 }

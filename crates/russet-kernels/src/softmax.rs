@@ -41,20 +41,19 @@ impl<T: Elem> Kernel for Softmax<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        scratch::with(self.width, |row| {
-            for (x, out) in self
-                .x
-                .chunks_exact(self.width)
-                .zip(self.out.chunks_exact_mut(self.width))
-            {
-                let max = widen_and_max(s, x, row);
-                let inverse = s.splat(1.0 / exponentials(s, row, max));
-                pieces(row.len(), S::LANES, |i, len| {
-                    let e = f32::load_part(s, &row[i..], len);
-                    T::store_part(s, s.mul(e, inverse), &mut out[i..], len);
-                });
+        let row = &mut *scratch::floats(self.width);
+        for (x, out) in self
+            .x
+            .chunks_exact(self.width)
+            .zip(self.out.chunks_exact_mut(self.width))
+        {
+            let max = widen_and_max(s, x, row);
+            let inverse = s.splat(1.0 / exponentials(s, row, max));
+            for (i, len) in pieces(row.len(), S::LANES) {
+                let e = f32::load_part(s, &row[i..], len);
+                T::store_part(s, s.mul(e, inverse), &mut out[i..], len);
             }
-        });
+        }
     }
 }
 
@@ -63,7 +62,7 @@ impl<T: Elem> Kernel for Softmax<'_, T> {
 fn widen_and_max<S: Simd, T: Elem>(s: S, x: &[T], row: &mut [f32]) -> f32 {
     let mut max = s.splat(f32::NEG_INFINITY);
     let mut rest = f32::NEG_INFINITY;
-    pieces(x.len(), S::LANES, |i, len| {
+    for (i, len) in pieces(x.len(), S::LANES) {
         let v = T::load_part(s, &x[i..], len);
         f32::store_part(s, v, &mut row[i..], len);
         if len == S::LANES {
@@ -71,7 +70,7 @@ fn widen_and_max<S: Simd, T: Elem>(s: S, x: &[T], row: &mut [f32]) -> f32 {
         } else {
             rest = row[i..i + len].iter().copied().fold(rest, f32::max);
         }
-    });
+    }
     s.max_lane(max).max(rest)
 }
 
@@ -79,7 +78,7 @@ fn widen_and_max<S: Simd, T: Elem>(s: S, x: &[T], row: &mut [f32]) -> f32 {
 #[inline(always)]
 fn exponentials<S: Simd>(s: S, row: &mut [f32], max: f32) -> f32 {
     let (max, mut sum, mut rest) = (s.splat(max), s.splat(0.0), 0.0);
-    pieces(row.len(), S::LANES, |i, len| {
+    for (i, len) in pieces(row.len(), S::LANES) {
         let e = s.exp(s.sub(f32::load_part(s, &row[i..], len), max));
         f32::store_part(s, e, &mut row[i..], len);
         if len == S::LANES {
@@ -87,7 +86,7 @@ fn exponentials<S: Simd>(s: S, row: &mut [f32], max: f32) -> f32 {
         } else {
             rest = row[i..i + len].iter().sum();
         }
-    });
+    }
     s.sum(sum) + rest
 }
 

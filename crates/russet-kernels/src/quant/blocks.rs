@@ -100,9 +100,9 @@ impl Floats<'_> {
 
 #[inline(always)]
 fn widen<S: Simd, T: Elem>(s: S, x: &[T], out: &mut [f32]) {
-    pieces(out.len(), S::LANES, |i, len| {
+    for (i, len) in pieces(out.len(), S::LANES) {
         f32::store_part(s, T::load_part(s, &x[i..], len), &mut out[i..], len)
-    });
+    }
 }
 
 /// A matrix of integer codes with a scale per row and block.
@@ -471,7 +471,7 @@ fn one_by_one<S: Simd, R: Elem>(
         zeros: [0.0; AHEAD],
         shifts: [0.0; AHEAD],
     };
-    pieces(columns.len(), S::LANES, |i, len| {
+    for (i, len) in pieces(columns.len(), S::LANES) {
         let mut lanes = [0.0; MAX_LANES];
         for (lane, value) in lanes[..len].iter_mut().enumerate() {
             let column = columns.start + i + lane;
@@ -480,7 +480,7 @@ fn one_by_one<S: Simd, R: Elem>(
             *value = (q - params.zeros[0]) * params.scales[0] + params.shifts[0];
         }
         sink.put(s, columns.start + i, R::round(s, s.load(&lanes)), len, 0);
-    });
+    }
 }
 
 #[cfg(test)]

@@ -70,10 +70,10 @@ impl<T: Elem> Kernel for Widen<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        pieces(self.x.len(), S::LANES, |i, len| {
+        for (i, len) in pieces(self.x.len(), S::LANES) {
             let v = self.rounding.apply(s, T::load_part(s, &self.x[i..], len));
             f32::store_part(s, v, &mut self.out[i..], len);
-        });
+        }
     }
 }
 
@@ -110,10 +110,10 @@ pub(crate) fn dot_body<S: Simd, T: Elem>(s: S, w: &[T], x: &[f32], rounding: Rou
             *sum = s.fma(v, s.load(&x[i * S::LANES..]), *sum);
         }
     }
-    pieces(w1.len(), S::LANES, |i, len| {
+    for (i, len) in pieces(w1.len(), S::LANES) {
         let v = rounding.apply(s, T::load_part(s, &w1[i..], len));
         sums[0] = s.fma(v, f32::load_part(s, &x1[i..], len), sums[0]);
-    });
+    }
     s.sum(s.add(s.add(sums[0], sums[1]), s.add(sums[2], sums[3])))
 }
 

@@ -29,12 +29,11 @@ pub trait RowFormat: Sync {
     fn dequantize(&self, isa: Isa, row: usize, start: usize, out: &mut [f32]);
     /// out[i] = the product of row `first + i` with `x`, which has `k` elements in this format's order.
     fn dot_rows(&self, isa: Isa, first: usize, x: &[f32], out: &mut [f32]) {
-        scratch::with(self.k(), |row| {
-            for (i, y) in out.iter_mut().enumerate() {
-                self.dequantize(isa, first + i, 0, row);
-                *y = dense::dot(isa, row, x);
-            }
-        });
+        let row = &mut *scratch::floats(self.k());
+        for (i, y) in out.iter_mut().enumerate() {
+            self.dequantize(isa, first + i, 0, row);
+            *y = dense::dot(isa, row, x);
+        }
     }
 }
 
@@ -89,10 +88,9 @@ pub fn dequantize_row(weights: &dyn RowFormat, row: usize, out: &mut [f32]) {
     if weights.order() == Order::Natural {
         return weights.dequantize(Isa::best(), row, 0, out);
     }
-    scratch::with(out.len(), |ordered| {
-        weights.dequantize(Isa::best(), row, 0, ordered);
-        weights.order().restore(ordered, out);
-    });
+    let ordered = &mut *scratch::floats(out.len());
+    weights.dequantize(Isa::best(), row, 0, ordered);
+    weights.order().restore(ordered, out);
 }
 
 #[cfg(test)]

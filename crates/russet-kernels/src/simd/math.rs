@@ -77,7 +77,7 @@ mod tests {
         type Out = ();
         #[inline(always)]
         fn run<S: Simd>(self, s: S) {
-            pieces(self.1.len(), S::LANES, |i, len| {
+            for (i, len) in pieces(self.1.len(), S::LANES) {
                 assert_eq!(len, S::LANES);
                 let v = s.load(&self.1[i..]);
                 let y = match self.0 {
@@ -86,7 +86,7 @@ mod tests {
                     _ => s.tanh(v),
                 };
                 s.store(y, &mut self.2[i..]);
-            });
+            }
         }
     }
 

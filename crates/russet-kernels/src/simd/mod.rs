@@ -122,16 +122,30 @@ pub trait Simd: Copy + Send + Sync + 'static {
     }
 }
 
-/// Applies `f(start, len)` to consecutive pieces of `0..n`, each of `lanes` but the last.
+/// Consecutive pieces `(start, len)` of `0..n`, each of `lanes` but perhaps the last.
 #[inline(always)]
-pub(crate) fn pieces(n: usize, lanes: usize, mut f: impl FnMut(usize, usize)) {
-    let full = n - n % lanes;
-    let mut i = 0;
-    while i < full {
-        f(i, lanes);
-        i += lanes;
-    }
-    if i < n {
-        f(i, n - i);
+pub(crate) fn pieces(n: usize, lanes: usize) -> Pieces {
+    Pieces { at: 0, n, lanes }
+}
+
+/// See [`pieces`]. An iterator and not a function taking a closure: a closure is compiled on its own, for the baseline,
+/// unless the optimiser happens to inline it.
+pub(crate) struct Pieces {
+    at: usize,
+    n: usize,
+    lanes: usize,
+}
+
+impl Iterator for Pieces {
+    type Item = (usize, usize);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(usize, usize)> {
+        let start = self.at;
+        if start >= self.n {
+            return None;
+        }
+        self.at += self.lanes;
+        Some((start, self.lanes.min(self.n - start)))
     }
 }
