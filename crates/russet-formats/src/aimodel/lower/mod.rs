@@ -1,0 +1,259 @@
+//! From the file's operations to a graph.
+//!
+//! Names are translated by a table ([`names`]); types, attributes, constants and locations by [`values`]. The bodies that
+//! spell out a composite operation by simpler ones are left out: the graph's operation of the same name means the same.
+
+mod names;
+mod values;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use russet_graph::attr::{Attr, Attributes};
+use russet_graph::graph::{self, Composite, Graph, Module, Port, ValueId};
+use russet_graph::ops::constant::Constant;
+use russet_graph::ops::{Op, OpInfo};
+use russet_graph::types::Type;
+use russet_kernels::mem::SharedBytes;
+
+use self::names::{Rule, Take};
+use self::values::Values;
+use super::attrs::AttrRecord;
+use super::error::{Problem, ReadError, Result, Section};
+use super::ir::{RawBlock, RawOp};
+use super::raw::{RawModule, at};
+use super::records::{AttrId, TypeId};
+use super::types::TypeRecord;
+
+/// Translates a decoded file. Constants share `file`; where it packs elements below a byte one to a byte, they are packed.
+pub fn lower(file: &SharedBytes, raw: &RawModule) -> Result<Module> {
+    let mut lowering = Lowering { file, raw, values: Values::new(file, raw), module: Module::default() };
+    for asset in &raw.ops {
+        if &*asset.name != "serialization.asset" {
+            return Err(at(asset, Problem::Structure("only an asset may stand at the top")));
+        }
+        lowering.asset(asset)?;
+    }
+    Ok(lowering.module)
+}
+
+struct Lowering<'a> {
+    file: &'a SharedBytes,
+    raw: &'a RawModule,
+    values: Values<'a>,
+    module: Module,
+}
+
+/// What is known inside one graph: the graph under construction, and which of its values stands for a value of the file.
+struct Body {
+    graph: Graph,
+    names: HashMap<u32, ValueId>,
+}
+
+impl Lowering<'_> {
+    fn asset(&mut self, asset: &RawOp) -> Result<()> {
+        if let Some(date) = self.raw.dialect_date(self.file) {
+            self.module.attributes.push(("dialect_version".into(), Attr::Int(date.into())));
+        }
+        self.graphs(asset, "")
+    }
+
+    /// The graphs of an asset or a namespace; names inside a namespace get its name before them.
+    fn graphs(&mut self, holder: &RawOp, prefix: &str) -> Result<()> {
+        for op in only_block(holder)?.iter().flat_map(|b| &b.ops) {
+            match &*op.name {
+                "dataflow.graph_v1" => {
+                    let graph = self.graph(op, prefix)?;
+                    self.module.graphs.push(graph);
+                }
+                "dataflow.namespace_v1" => {
+                    let name = self.raw.property(self.file, op, "name")?;
+                    let name = self.values.text(name).ok_or_else(|| wrong(op, "name", "text"))?;
+                    self.graphs(op, &format!("{prefix}{name}."))?;
+                }
+                "serialization.terminator" => {}
+                _ => return Err(at(op, Problem::Unsupported("an operation outside of any graph".into()))),
+            }
+        }
+        Ok(())
+    }
+
+    fn graph(&mut self, op: &RawOp, prefix: &str) -> Result<Graph> {
+        let properties = self.raw.properties(self.file, op)?;
+        let find = |name: &'static str| properties.iter().find(|(n, _)| *n == name).map(|(_, id)| *id);
+        let need = |name: &'static str| find(name).ok_or_else(|| super::properties::missing(&op.name, op.offset, name));
+        let name = self.values.text(need("name")?).ok_or_else(|| wrong(op, "name", "text"))?;
+        let (inputs, results) = self.signature(op, need("functionType")?)?;
+        let mut body = Body { graph: Graph::new(&format!("{prefix}{name}")), names: HashMap::new() };
+        body.graph.inputs = self.ports(op, &inputs, need("argAttrs")?)?;
+        body.graph.outputs = self.ports(op, &results, need("resAttrs")?)?;
+        body.graph.private = self.values.flag(need("isPrivate")?);
+        for flag in ["externalize", "noInline"] {
+            if self.values.flag(need(flag)?) {
+                body.graph.attributes.push((flag.into(), Attr::Unit));
+            }
+        }
+        if let Some(id) = find("composite") {
+            body.graph.composite = Some(self.composite(op, id)?);
+        }
+        if let Some(block) = only_block(op)? {
+            body.graph.body = self.block(&mut body, block, op)?;
+        }
+        Ok(body.graph)
+    }
+
+    /// Types of the arguments and results from a function type.
+    fn signature(&self, op: &RawOp, id: AttrId) -> Result<(Vec<TypeId>, Vec<TypeId>)> {
+        let ty = match self.raw.records.attr(id) {
+            Some(AttrRecord::Type(ty)) => self.raw.records.ty(*ty),
+            _ => None,
+        };
+        match ty {
+            Some(TypeRecord::Function { inputs, results }) => Ok((inputs.clone(), results.clone())),
+            _ => Err(wrong(op, "functionType", "a function type")),
+        }
+    }
+
+    fn ports(&mut self, op: &RawOp, types: &[TypeId], attributes: AttrId) -> Result<Vec<Port>> {
+        let Some(AttrRecord::Array(lists)) = self.raw.records.attr(attributes) else {
+            return Err(wrong(op, "argAttrs", "a list of lists"));
+        };
+        let mut ports = Vec::with_capacity(types.len());
+        for (i, ty) in types.iter().enumerate() {
+            let mut port = Port { name: "".into(), ty: self.ty(op, *ty)?, attributes: Vec::new() };
+            let list = lists.get(i).and_then(|id| self.raw.records.attr(*id));
+            if let Some(AttrRecord::Array(entries)) = list {
+                for entry in self.values.entries(entries).map_err(|p| at(op, p))? {
+                    match (&*entry.0, &entry.1) {
+                        ("name", Attr::Str(name)) => port.name = name.clone(),
+                        _ => port.attributes.push(entry),
+                    }
+                }
+            }
+            ports.push(port);
+        }
+        Ok(ports)
+    }
+
+    /// A declaration: the composite's name with `input_names`, `output_names` and `op_attrs`.
+    fn composite(&mut self, op: &RawOp, id: AttrId) -> Result<Composite> {
+        let Some(AttrRecord::Opaque { name, parameters }) = self.raw.records.attr(id) else {
+            return Err(wrong(op, "composite", "a named attribute"));
+        };
+        let mut composite =
+            Composite { name: name.clone(), inputs: Vec::new(), outputs: Vec::new(), attributes: Vec::new() };
+        for (key, value) in self.values.entries(parameters).map_err(|p| at(op, p))? {
+            match (&*key, value) {
+                ("input_names", Attr::List(names)) => composite.inputs = texts(&names),
+                ("output_names", Attr::List(names)) => composite.outputs = texts(&names),
+                ("op_attrs", Attr::Dict(attributes)) => composite.attributes = attributes,
+                (_, value) => composite.attributes.push((key, value)),
+            }
+        }
+        Ok(composite)
+    }
+
+    fn ty(&mut self, op: &RawOp, id: TypeId) -> Result<Type> {
+        self.values.ty(id).map_err(|p| at(op, p))
+    }
+
+    fn block(&mut self, body: &mut Body, block: &RawBlock, holder: &RawOp) -> Result<graph::Block> {
+        let mut out = graph::Block::default();
+        for (value, ty, _) in &block.args {
+            let id = body.graph.add_value(self.ty(holder, *ty)?);
+            body.names.insert(value.0, id);
+            out.args.push(id);
+        }
+        for (i, op) in block.ops.iter().enumerate() {
+            let last = i + 1 == block.ops.len();
+            match names::find(&op.name) {
+                Some(Rule { take: Take::Results, .. }) if last => out.results = operands(body, op)?,
+                Some(Rule { take: Take::Results, .. }) => return Err(at(op, Problem::Structure("it does not end its block"))),
+                Some(Rule { take: Take::Nothing, .. }) => {}
+                Some(rule) => {
+                    let node = self.node(body, op, rule)?;
+                    out.nodes.push(node);
+                }
+                None => return Err(at(op, Problem::Unsupported("this operation is not known".into()))),
+            }
+        }
+        Ok(out)
+    }
+
+    fn node(&mut self, body: &mut Body, op: &RawOp, rule: &Rule) -> Result<graph::Node> {
+        let inputs = operands(body, op)?;
+        let mut types = Vec::with_capacity(op.results.len());
+        for (_, ty) in &op.results {
+            types.push(self.ty(op, *ty)?);
+        }
+        let what = self.operation(op, rule, &types)?;
+        let mut blocks = Vec::new();
+        if rule.take == Take::Blocks {
+            for region in &op.regions {
+                let [block] = region.blocks.as_slice() else {
+                    return Err(at(op, Problem::Structure("control flow has one block a region")));
+                };
+                blocks.push(self.block(body, block, op)?);
+            }
+        }
+        let mut outputs = Vec::with_capacity(types.len());
+        for ((value, _), ty) in op.results.iter().zip(types) {
+            let id = body.graph.add_value(ty);
+            body.names.insert(value.0, id);
+            outputs.push(id);
+        }
+        let location = self.values.location(op.location);
+        Ok(graph::Node { op: what, inputs, outputs, blocks, location })
+    }
+
+    fn operation(&mut self, op: &RawOp, rule: &Rule, results: &[Type]) -> Result<Op> {
+        if rule.take == Take::Constant {
+            let Some(Type::Tensor(ty)) = results.first() else {
+                return Err(at(op, Problem::Structure("a constant is a tensor")));
+            };
+            let value = self.raw.property(self.file, op, "value")?;
+            let data = self.values.constant(ty, value).map_err(|p| at(op, p))?;
+            return Ok(Constant(Arc::new(data)).into());
+        }
+        let unknown = || at(op, Problem::Unsupported(format!("the operation {} has no meaning yet", rule.op)));
+        let info = OpInfo::find(rule.op).ok_or_else(unknown)?;
+        let attributes = self.attributes(op, rule, results)?;
+        (info.parse)(&attributes).map_err(|e| at(op, Problem::Unsupported(e.to_string())))
+    }
+
+    fn attributes(&mut self, op: &RawOp, rule: &Rule, results: &[Type]) -> Result<Attributes> {
+        let mut out = Vec::new();
+        if rule.take == Take::ResultType {
+            if let Some(ty) = results.first() {
+                out.push(("to".into(), Attr::Type(ty.clone())));
+            }
+        }
+        for (property, name) in rule.attributes {
+            let id = self.raw.property(self.file, op, property)?;
+            out.push(((*name).into(), self.values.attr(id).map_err(|p| at(op, p))?));
+        }
+        Ok(out)
+    }
+}
+
+/// The single block of an operation that holds others; none where it has no body.
+fn only_block(op: &RawOp) -> Result<Option<&RawBlock>> {
+    match op.regions.as_slice() {
+        [region] if region.blocks.len() <= 1 => Ok(region.blocks.first()),
+        _ => Err(at(op, Problem::Structure("it has one region of one block"))),
+    }
+}
+
+fn operands(body: &Body, op: &RawOp) -> Result<Vec<ValueId>> {
+    let find = |v: &super::ir::ValueId| body.names.get(&v.0).copied();
+    let all: Option<Vec<ValueId>> = op.operands.iter().map(find).collect();
+    all.ok_or_else(|| at(op, Problem::Structure("an operand is used before it is defined")))
+}
+
+fn texts(items: &[Attr]) -> Vec<Arc<str>> {
+    items.iter().filter_map(|a| a.as_str().map(Into::into)).collect()
+}
+
+fn wrong(op: &RawOp, what: &'static str, expected: &'static str) -> ReadError {
+    ReadError::new(Section::Program, op.offset, Problem::Kind { what, expected }).in_op(&op.name)
+}

@@ -1,0 +1,320 @@
+//! Types, attributes, constants and locations of the file as those of the graph.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use russet_graph::attr::{Attr, Attributes};
+use russet_graph::graph::{ConstantData, Storage};
+use russet_graph::types::{DType, Dim, TensorType, Type};
+use russet_kernels::mem::SharedBytes;
+
+use super::super::attrs::{AttrRecord, DebugAttr};
+use super::super::error::Problem;
+use super::super::raw::RawModule;
+use super::super::records::{AttrId, TypeId};
+use super::super::types::{DYNAMIC, Scalar, TypeRecord};
+
+type Outcome<T> = Result<T, Problem>;
+
+/// Attributes of all operations together may have this many parts for each record of the file, and some for small files.
+const PARTS_PER_RECORD: usize = 64;
+const PARTS_AT_LEAST: usize = 1 << 16;
+/// Source lines kept for one operation.
+const MAX_FRAMES: usize = 8;
+
+const SCALARS: &[(Scalar, DType)] = &[
+    (Scalar::Bool, DType::Bool),
+    (Scalar::F64, DType::F64),
+    (Scalar::F32, DType::F32),
+    (Scalar::F16, DType::F16),
+    (Scalar::BF16, DType::BF16),
+    (Scalar::F8E5M2, DType::F8E5M2),
+    (Scalar::F8E4M3FN, DType::F8E4M3),
+    (Scalar::F8E8M0FNU, DType::F8E8M0),
+    (Scalar::F4E2M1FN, DType::F4E2M1),
+    (Scalar::ComplexF32, DType::C32),
+    (Scalar::ComplexF16, DType::C16),
+    (Scalar::SInt64, DType::I64),
+    (Scalar::SInt32, DType::I32),
+    (Scalar::SInt16, DType::I16),
+    (Scalar::SInt8, DType::I8),
+    (Scalar::SInt4, DType::I4),
+    (Scalar::SInt2, DType::I2),
+    (Scalar::UInt64, DType::U64),
+    (Scalar::UInt32, DType::U32),
+    (Scalar::UInt16, DType::U16),
+    (Scalar::UInt8, DType::U8),
+    (Scalar::UInt6, DType::U6),
+    (Scalar::UInt4, DType::U4),
+    (Scalar::UInt3, DType::U3),
+    (Scalar::UInt2, DType::U2),
+    (Scalar::UInt1, DType::U1),
+];
+
+/// Translates values, remembering those that are asked for often.
+pub(super) struct Values<'a> {
+    file: &'a SharedBytes,
+    raw: &'a RawModule,
+    types: HashMap<TypeId, Type>,
+    locations: HashMap<AttrId, Option<Arc<Attr>>>,
+    /// Parts of attributes that may still be made. Records share parts, so a small file could ask for very many.
+    parts: usize,
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn new(file: &'a SharedBytes, raw: &'a RawModule) -> Self {
+        let records = raw.records.attrs().len() + raw.ops.len();
+        let parts = records.saturating_mul(PARTS_PER_RECORD).max(PARTS_AT_LEAST);
+        Self { file, raw, types: HashMap::new(), locations: HashMap::new(), parts }
+    }
+
+    /// A type.
+    pub(super) fn ty(&mut self, id: TypeId) -> Outcome<Type> {
+        if let Some(ty) = self.types.get(&id) {
+            return Ok(ty.clone());
+        }
+        let raw = self.raw;
+        let ty = match raw.records.ty(id) {
+            Some(TypeRecord::Tensor { shape, element, encoding }) => self.tensor(shape, *element, *encoding)?,
+            Some(TypeRecord::Token) => Type::Token,
+            Some(TypeRecord::Handle(inner)) => match self.ty(*inner)? {
+                Type::Tensor(t) => Type::Handle(t),
+                other => Type::Opaque(format!("handle<{other}>").into()),
+            },
+            Some(TypeRecord::Scalar(s)) => Type::Opaque(s.name().into()),
+            Some(TypeRecord::Image { width, height, .. }) => Type::Opaque(format!("image<{width}x{height}>").into()),
+            Some(TypeRecord::Opaque { name, .. } | TypeRecord::Parameter { name, .. }) => Type::Opaque(name.clone()),
+            _ => return Err(Problem::Unsupported("a value of a type that is not a tensor, handle, token or image".into())),
+        };
+        self.types.insert(id, ty.clone());
+        Ok(ty)
+    }
+
+    fn tensor(&mut self, shape: &[i64], element: TypeId, encoding: Option<AttrId>) -> Outcome<Type> {
+        let Some(TypeRecord::Scalar(scalar)) = self.raw.records.ty(element) else {
+            return Err(Problem::Unsupported("a tensor whose elements are not scalars".into()));
+        };
+        let Some((_, dtype)) = SCALARS.iter().find(|(s, _)| s == scalar) else {
+            return Err(Problem::Unsupported(format!("a tensor of {}", scalar.name())));
+        };
+        let mut dims = Vec::with_capacity(shape.len());
+        for extent in shape {
+            dims.push(match *extent {
+                DYNAMIC => Dim::Unknown,
+                0.. => Dim::Const(*extent),
+                _ => return Err(Problem::Kind { what: "an extent", expected: "not negative" }),
+            });
+        }
+        let mut ty = TensorType::new(*dtype, dims);
+        if let Some(id) = encoding {
+            ty.encoding = Some(Arc::new(self.attr(id)?));
+        }
+        Ok(Type::Tensor(ty))
+    }
+
+    /// The text of an attribute that is text.
+    pub(super) fn text(&self, id: AttrId) -> Option<Arc<str>> {
+        match self.raw.records.attr(id)? {
+            AttrRecord::String(s) => Some(s.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether an attribute is the boolean true.
+    pub(super) fn flag(&self, id: AttrId) -> bool {
+        matches!(self.raw.records.attr(id), Some(AttrRecord::Integer { bits: 1.., .. }))
+    }
+
+    /// Named attributes. The prefix that names the dialect is dropped.
+    pub(super) fn entries(&mut self, ids: &[AttrId]) -> Outcome<Attributes> {
+        let raw = self.raw;
+        let mut out = Vec::with_capacity(ids.len());
+        for id in ids {
+            let Some(AttrRecord::Opaque { name, parameters }) = raw.records.attr(*id) else {
+                return Err(Problem::Kind { what: "an entry of a dictionary", expected: "a named attribute" });
+            };
+            let name: Arc<str> = name.strip_prefix("aicode.").map_or_else(|| name.clone(), Into::into);
+            out.push((name, self.parameters(parameters)?));
+        }
+        Ok(out)
+    }
+
+    fn parameters(&mut self, ids: &[AttrId]) -> Outcome<Attr> {
+        match ids {
+            [] => Ok(Attr::Unit),
+            [one] => self.attr(*one),
+            many => self.list(many).map(Attr::List),
+        }
+    }
+
+    fn list(&mut self, ids: &[AttrId]) -> Outcome<Vec<Attr>> {
+        ids.iter().map(|id| self.attr(*id)).collect()
+    }
+
+    /// An attribute with everything in it.
+    pub(super) fn attr(&mut self, id: AttrId) -> Outcome<Attr> {
+        self.parts = self.parts.checked_sub(1).ok_or(Problem::Limit {
+            what: "the parts of all attributes",
+            value: u64::MAX,
+            limit: PARTS_PER_RECORD as u64,
+        })?;
+        let raw = self.raw;
+        let Some(record) = raw.records.attr(id) else { return Err(Problem::Structure("an attribute that is not there")) };
+        Ok(match record {
+            AttrRecord::String(s) => Attr::Str(s.clone()),
+            AttrRecord::Integer { width: 1, bits, .. } => Attr::Bool(*bits != 0),
+            AttrRecord::Integer { width, signed, bits } => Attr::Int(integer(*width, *signed, *bits)?),
+            AttrRecord::Float { width, bits } => Attr::float(float(*width, *bits)),
+            AttrRecord::Type(ty) => Attr::Type(self.ty(*ty)?),
+            AttrRecord::Array(ids) => Attr::List(self.list(ids)?),
+            AttrRecord::Dictionary(ids) => Attr::Dict(self.entries(ids)?),
+            AttrRecord::Opaque { name, parameters } => Attr::Dict(vec![(name.clone(), self.parameters(parameters)?)]),
+            AttrRecord::Unit => Attr::Unit,
+            AttrRecord::Symbol(path) => Attr::Graph(path.join(".").into()),
+            AttrRecord::ParameterConstant { value, .. } => self.attr(*value)?,
+            AttrRecord::Enum(_, case) => Attr::str(case),
+            AttrRecord::Dense { bytes, .. } => Attr::Bytes(self.file.get(bytes.clone()).unwrap_or_default().into()),
+            AttrRecord::FourCc(code) => Attr::str(&String::from_utf8_lossy(&code.to_le_bytes()).replace('\0', "")),
+            AttrRecord::HardwareConstraints { alignments, interleave, allocation, base } => {
+                let mut parts = vec![
+                    ("allocation".into(), Attr::str(allocation)),
+                    ("alignments".into(), Attr::ints(alignments.iter().copied())),
+                    ("interleave".into(), Attr::ints(interleave.iter().copied())),
+                ];
+                if let Some(id) = base {
+                    parts.push(("base".into(), self.attr(*id)?));
+                }
+                Attr::Dict(parts)
+            }
+            AttrRecord::ImageConstraints { container, row_alignments } => Attr::Dict(vec![
+                ("container".into(), Attr::str(container)),
+                ("row_alignments".into(), Attr::ints(row_alignments.iter().copied())),
+            ]),
+            other => simple(other)?,
+        })
+    }
+
+    /// The elements of a constant of this type.
+    pub(super) fn constant(&self, ty: &TensorType, id: AttrId) -> Outcome<ConstantData> {
+        let (splat, place) = match self.raw.records.attr(id) {
+            Some(AttrRecord::Dense { splat, bytes }) => (*splat, bytes.clone()),
+            Some(AttrRecord::Resource(id)) => match self.raw.container.resource(*id) {
+                Some(resource) => (false, resource.bytes.clone()),
+                None => return Err(Problem::Structure("a resource that is not there")),
+            },
+            _ => return Err(Problem::Kind { what: "value", expected: "the elements of a constant" }),
+        };
+        let bytes = self.file.slice(place).ok_or(Problem::Truncated("the elements of a constant"))?;
+        let len = if splat { Some(1) } else { ty.fixed_len() };
+        let Some(len) = len else { return Err(Problem::Structure("the type of a constant has fixed extents")) };
+        let bytes = packed(ty.dtype, len, bytes)?;
+        let storage = if splat { Storage::Splat(bytes) } else { Storage::Dense(bytes) };
+        Ok(ConstantData { ty: ty.clone(), storage })
+    }
+
+    /// Where an operation came from: source lines, innermost first; nothing where the exporter kept none.
+    pub(super) fn location(&mut self, id: AttrId) -> Option<Arc<Attr>> {
+        if let Some(known) = self.locations.get(&id) {
+            return known.clone();
+        }
+        let mut frames = Vec::new();
+        self.frames(id, &mut frames, MAX_FRAMES);
+        let found = match frames.len() {
+            0 => None,
+            1 => frames.pop().map(|f| Arc::new(Attr::Str(f))),
+            _ => Some(Arc::new(Attr::List(frames.into_iter().map(Attr::Str).collect()))),
+        };
+        self.locations.insert(id, found.clone());
+        found
+    }
+
+    fn frames(&self, id: AttrId, out: &mut Vec<Arc<str>>, depth: usize) {
+        let Some(AttrRecord::Debug(DebugAttr::Location { source, inlined_at, fused, .. })) = self.raw.records.attr(id) else {
+            return;
+        };
+        if depth == 0 || out.len() >= MAX_FRAMES {
+            return;
+        }
+        if let Some(frame) = self.frame(*source).filter(|f| !out.contains(f)) {
+            out.push(frame);
+        }
+        for next in inlined_at.iter().chain(fused).take(MAX_FRAMES) {
+            self.frames(*next, out, depth / 2);
+        }
+    }
+
+    /// `directory/file:line:column`, unless the file is a placeholder such as `<string>`.
+    fn frame(&self, id: AttrId) -> Option<Arc<str>> {
+        let AttrRecord::Debug(DebugAttr::Source { file, range: [line, column, ..] }) = self.raw.records.attr(id)? else {
+            return None;
+        };
+        let AttrRecord::Debug(DebugAttr::File { name, directory, .. }) = self.raw.records.attr(*file)? else { return None };
+        if name.is_empty() || name.starts_with('<') {
+            return None;
+        }
+        let slash = if directory.is_empty() { "" } else { "/" };
+        Some(format!("{directory}{slash}{name}:{line}:{column}").into())
+    }
+}
+
+/// Attributes that have no parts of their own in the graph.
+fn simple(record: &AttrRecord) -> Outcome<Attr> {
+    match record {
+        AttrRecord::Sparse { scheme, widths, stored, block } => {
+            let count = |v: u64| Attr::Int(i64::try_from(v).unwrap_or(i64::MAX));
+            let mut parts = vec![
+                ("scheme".into(), Attr::str(scheme)),
+                ("widths".into(), Attr::List(widths.iter().map(|w| count(*w)).collect())),
+            ];
+            if let Some(stored) = stored {
+                parts.push(("stored".into(), count(*stored)));
+            }
+            if let Some(block) = block {
+                parts.push(("block".into(), Attr::List(block.iter().map(|w| count(*w)).collect())));
+            }
+            Ok(Attr::Dict(parts))
+        }
+        AttrRecord::Debug(_) => Ok(Attr::Unit),
+        _ => Err(Problem::Unsupported("an attribute that has no meaning in a graph".into())),
+    }
+}
+
+fn integer(width: u32, signed: bool, bits: u128) -> Outcome<i64> {
+    let value = match signed && width > 0 && width <= 128 {
+        true => (bits << (128 - width)).cast_signed() >> (128 - width),
+        false => i128::try_from(bits).unwrap_or(i128::MAX),
+    };
+    i64::try_from(value).map_err(|_| Problem::Unsupported("an integer attribute above 64 bits".into()))
+}
+
+fn float(width: u32, bits: u64) -> f64 {
+    match width {
+        16 => half::f16::from_bits(bits as u16).to_f64(),
+        32 => f32::from_bits(bits as u32).into(),
+        _ => f64::from_bits(bits),
+    }
+}
+
+/// The bytes packed as the graph packs them. Files keep elements below a byte either packed already, or one to a byte.
+fn packed(dtype: DType, len: usize, bytes: SharedBytes) -> Outcome<SharedBytes> {
+    let need = dtype.packed_len(len).ok_or(Problem::Structure("the size of a constant overflows"))?;
+    if bytes.len() == need {
+        return Ok(bytes);
+    }
+    if dtype.bits() >= 8 || bytes.len() != len {
+        let (value, limit) = (bytes.len() as u64, need as u64);
+        return Err(Problem::Limit { what: "bytes of a constant", value, limit });
+    }
+    let mut out = vec![0u8; need];
+    let bits = dtype.bits();
+    for (i, byte) in bytes.iter().enumerate() {
+        let low = u16::from(*byte) & ((1 << bits) - 1);
+        let spread = low << (i * bits % 8);
+        for (k, part) in spread.to_le_bytes().into_iter().enumerate() {
+            if let Some(to) = out.get_mut(i * bits / 8 + k) {
+                *to |= part;
+            }
+        }
+    }
+    Ok(SharedBytes::from_vec(out))
+}
