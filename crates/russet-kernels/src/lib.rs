@@ -1,11 +1,32 @@
 //! Slices in, slices out: the room for `unsafe`. SIMD kernels, aligned buffers, file maps, the thread pool.
+//!
+//! Nothing here knows shapes beyond a row's, or graphs at all. Every kernel is one body written against
+//! [`simd::Simd`] and compiled for AVX-512, AVX2 and plain Rust; [`isa::Isa::best`] picks at run time. Storage is f32,
+//! f16 or bf16 ([`elem::Elem`]); arithmetic is f32, rounded where the operations' decomposed forms round.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`isa`], [`simd`] | detection, the vector layer, elementary functions |
+//! | [`mem`] | aligned buffers, file maps, shared bytes, checked casts |
+//! | [`threads`] | the pool |
+//! | [`elem`], [`convert`] | storage types, conversion and rounding |
+//! | [`quant`] | weight rows in their stored formats |
+//! | [`linear`] | activations times weight rows: one token or many |
+//! | [`matmul`] | products of two plain matrices |
+//! | [`attention`], [`rope`], [`gated_delta`] | sequence mixing |
+//! | [`norm`], [`softmax`], [`elementwise`] | the rest of a layer |
+//!
+//! Panics mean that a caller broke a documented length; inputs from outside are checked before they get here.
+
 pub mod attention;
 pub mod convert;
 pub mod elem;
 pub mod elementwise;
+pub mod gated_delta;
 mod gemm;
 pub mod isa;
 pub mod linear;
+pub mod matmul;
 pub mod mem;
 pub mod norm;
 pub mod quant;

@@ -150,7 +150,7 @@ impl Pool {
         unsafe { *self.shared.job.get() = Some(Job { task, tasks }) };
         self.shared.next.store(0, Relaxed);
         let run = (self.shared.state.load(Relaxed) >> 32).wrapping_add(1) & 0x7fff_ffff;
-        self.shared.state.store(run * ONE_RUN | OPEN, SeqCst);
+        self.shared.state.store((run * ONE_RUN) | OPEN, SeqCst);
     }
 
     /// Unparks at most `count` parked workers.

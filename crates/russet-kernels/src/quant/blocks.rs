@@ -37,6 +37,12 @@ impl Code {
         }
     }
 
+    /// The values of the sixteen nibbles.
+    #[inline(always)]
+    fn nibbles(self) -> &'static [f32; 16] {
+        if self == Code::I4 { &SIGNED } else { &UNSIGNED }
+    }
+
     /// Code `i` of `data`.
     #[inline(always)]
     fn get(self, data: &[u8], i: usize) -> f32 {
@@ -54,7 +60,6 @@ fn nibble(data: &[u8], i: usize) -> u8 {
     (data[i / 2] >> (4 * (i % 2))) & 15
 }
 
-/// The values of the sixteen nibbles.
 const SIGNED: [f32; 16] = [
     0., 1., 2., 3., 4., 5., 6., 7., -8., -7., -6., -5., -4., -3., -2., -1.,
 ];
@@ -88,20 +93,23 @@ impl Floats<'_> {
         self.len() == 0
     }
 
+    /// Widens `count` elements from `from` on; `out` has room for a register more.
     #[inline(always)]
-    fn widen<S: Simd>(&self, s: S, from: usize, out: &mut [f32]) {
+    fn widen<S: Simd>(&self, s: S, from: usize, count: usize, out: &mut [f32]) {
         match self {
-            Floats::F32(x) => widen(s, &x[from..], out),
-            Floats::F16(x) => widen(s, &x[from..], out),
-            Floats::Bf16(x) => widen(s, &x[from..], out),
+            Floats::F32(x) => widen(s, &x[from..], count, out),
+            Floats::F16(x) => widen(s, &x[from..], count, out),
+            Floats::Bf16(x) => widen(s, &x[from..], count, out),
         }
     }
 }
 
+/// Reads whole registers where `x` goes on, which it does everywhere but at the end of the matrix.
 #[inline(always)]
-fn widen<S: Simd, T: Elem>(s: S, x: &[T], out: &mut [f32]) {
-    for (i, len) in pieces(out.len(), S::LANES) {
-        f32::store_part(s, T::load_part(s, &x[i..], len), &mut out[i..], len)
+fn widen<S: Simd, T: Elem>(s: S, x: &[T], count: usize, out: &mut [f32]) {
+    let readable = count.next_multiple_of(S::LANES).min(x.len());
+    for (i, len) in pieces(readable, S::LANES) {
+        f32::store_part(s, T::load_part(s, &x[i..], len), &mut out[i..], len);
     }
 }
 
@@ -225,8 +233,9 @@ impl<R: Elem> Kernel for Write<'_, R> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
-        let (w, row, columns) = (self.w, self.row, self.start..self.start + self.out.len());
-        visit::<S, R>(s, w, row, columns, &mut self);
+        let (mut walk, row) = (Walk::new(self.w), self.row);
+        let columns = self.start..self.start + self.out.len();
+        walk.visit::<S, R>(s, row, columns, &mut self);
     }
 }
 
@@ -261,13 +270,33 @@ impl<R: Elem> Kernel for DotRows<'_, R> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
+        let mut walk = Walk::new(self.w);
+        if self.w.by_nibbles() {
+            return self.nibbles(s, &mut walk);
+        }
         for (i, y) in self.out.iter_mut().enumerate() {
             let mut sink = Product {
                 x: self.x,
                 sums: [s.splat(0.0); 2],
             };
-            visit::<S, R>(s, self.w, self.first + i, 0..self.w.k, &mut sink);
+            walk.visit::<S, R>(s, self.first + i, 0..self.x.len(), &mut sink);
             *y = s.sum(s.add(sink.sums[0], sink.sums[1]));
+        }
+    }
+}
+
+impl<R: Elem> DotRows<'_, R> {
+    /// The hot path of decoding: the common block size and the absence of zero points and shifts are compiled in.
+    #[inline(always)]
+    fn nibbles<S: Simd>(self, s: S, walk: &mut Walk<'_>) {
+        for (i, y) in self.out.iter_mut().enumerate() {
+            let (row, x) = (self.first + i, self.x);
+            *y = match (self.w.affine(), self.w.block) {
+                (false, 32) => walk.dot_nibbles::<S, R, false>(s, row, x, 32),
+                (true, 32) => walk.dot_nibbles::<S, R, true>(s, row, x, 32),
+                (false, block) => walk.dot_nibbles::<S, R, false>(s, row, x, block),
+                (true, block) => walk.dot_nibbles::<S, R, true>(s, row, x, block),
+            };
         }
     }
 }
@@ -286,43 +315,56 @@ impl<S: Simd> Sink<S> for Product<'_, S> {
     }
 }
 
-#[inline(always)]
-fn visit<S: Simd, R: Elem>(
-    s: S,
-    w: &BlockRows<'_>,
-    row: usize,
-    columns: Range<usize>,
-    sink: &mut impl Sink<S>,
-) {
-    match (w.affine(), w.by_nibbles(), w.by_bytes()) {
-        (false, true, _) => by_block::<S, R, NibbleBlock, false>(s, w, row, columns, sink),
-        (true, true, _) => by_block::<S, R, NibbleBlock, true>(s, w, row, columns, sink),
-        (false, _, true) => by_block::<S, R, ByteBlock, false>(s, w, row, columns, sink),
-        (true, _, true) => by_block::<S, R, ByteBlock, true>(s, w, row, columns, sink),
-        _ => one_by_one::<S, R>(s, w, row, columns, sink),
-    }
-}
-
 /// Blocks whose scales are widened at once.
 const AHEAD: usize = 64;
 
-/// The parameters of the next blocks of a row, widened.
-struct Params {
-    scales: [f32; AHEAD],
+/// Goes along rows, with the parameters of the next blocks widened.
+struct Walk<'a> {
+    w: &'a BlockRows<'a>,
+    blocks: usize,
+    bytes_per_row: usize,
+    scales: [f32; AHEAD + MAX_LANES],
     zeros: [f32; AHEAD],
-    shifts: [f32; AHEAD],
+    shifts: [f32; AHEAD + MAX_LANES],
 }
 
-impl Params {
+impl<'a> Walk<'a> {
     #[inline(always)]
-    fn fill<S: Simd, const AFFINE: bool>(
+    fn new(w: &'a BlockRows<'a>) -> Self {
+        Self {
+            w,
+            blocks: w.blocks(),
+            bytes_per_row: w.k / w.code.per_byte(),
+            scales: [0.0; AHEAD + MAX_LANES],
+            zeros: [0.0; AHEAD],
+            shifts: [0.0; AHEAD + MAX_LANES],
+        }
+    }
+
+    /// Gives the values of `columns` of `row` to `sink`.
+    #[inline(always)]
+    fn visit<S: Simd, R: Elem>(
         &mut self,
         s: S,
-        w: &BlockRows<'_>,
-        from: usize,
-        count: usize,
+        row: usize,
+        columns: Range<usize>,
+        sink: &mut impl Sink<S>,
     ) {
-        w.scales.widen(s, from, &mut self.scales[..count]);
+        let w = self.w;
+        match (w.affine(), w.by_nibbles(), w.by_bytes()) {
+            (false, true, _) => self.by_block::<S, R, NibbleBlock, false>(s, row, columns, sink),
+            (true, true, _) => self.by_block::<S, R, NibbleBlock, true>(s, row, columns, sink),
+            (false, _, true) => self.by_block::<S, R, ByteBlock, false>(s, row, columns, sink),
+            (true, _, true) => self.by_block::<S, R, ByteBlock, true>(s, row, columns, sink),
+            _ => self.one_by_one::<S, R>(s, row, columns, sink),
+        }
+    }
+
+    /// Widens the parameters of `count` blocks from `from` on, counted over the matrix.
+    #[inline(always)]
+    fn fill<S: Simd, const AFFINE: bool>(&mut self, s: S, from: usize, count: usize) {
+        let w = self.w;
+        w.scales.widen(s, from, count, &mut self.scales);
         if AFFINE {
             if let Some(zeros) = w.zeros {
                 for (i, zero) in self.zeros[..count].iter_mut().enumerate() {
@@ -330,8 +372,106 @@ impl Params {
                 }
             }
             if let Some(shifts) = &w.shifts {
-                shifts.widen(s, from, &mut self.shifts[..count]);
+                shifts.widen(s, from, count, &mut self.shifts);
             }
+        }
+    }
+
+    #[inline(always)]
+    fn by_block<S: Simd, R: Elem, B: ReadBlock, const AFFINE: bool>(
+        &mut self,
+        s: S,
+        row: usize,
+        columns: Range<usize>,
+        sink: &mut impl Sink<S>,
+    ) {
+        let w = self.w;
+        let data = &w.data[row * self.bytes_per_row..(row + 1) * self.bytes_per_row];
+        let first = if columns.start == 0 {
+            0
+        } else {
+            columns.start / w.block
+        };
+        let (mut at, mut block) = (columns.start, first);
+        while at < columns.end {
+            let count = AHEAD.min(self.blocks - block);
+            self.fill::<S, AFFINE>(s, row * self.blocks + block, count);
+            for i in 0..count {
+                let affine = Affine {
+                    scale: s.splat(self.scales[i]),
+                    zero: s.splat(self.zeros[i]),
+                    shift: s.splat(self.shifts[i]),
+                };
+                let end = columns.end.min((block + i + 1) * w.block);
+                B::read::<S, R, AFFINE>(s, w.code, data, at..end, affine, sink);
+                at = end;
+                if at == columns.end {
+                    return;
+                }
+            }
+            block += count;
+        }
+    }
+
+    /// The product of a row of nibbles with `x`, by slices of one length that need no checks inside.
+    #[inline(always)]
+    fn dot_nibbles<S: Simd, R: Elem, const AFFINE: bool>(
+        &mut self,
+        s: S,
+        row: usize,
+        x: &[f32],
+        block: usize,
+    ) -> f32 {
+        let data = &self.w.data[row * self.bytes_per_row..(row + 1) * self.bytes_per_row];
+        let codes = self.w.code.nibbles();
+        let mut sums = [s.splat(0.0); 2];
+        let groups = data.chunks(AHEAD * block / 2).zip(x.chunks(AHEAD * block));
+        for (group, (data, x)) in groups.enumerate() {
+            let first = group * AHEAD;
+            let count = AHEAD.min(self.blocks - first);
+            self.fill::<S, AFFINE>(s, row * self.blocks + first, count);
+            let scales = self.scales.iter().zip(&self.zeros).zip(&self.shifts);
+            let blocks = data.chunks_exact(block / 2).zip(x.chunks_exact(block));
+            for ((data, x), ((scale, zero), shift)) in blocks.zip(scales) {
+                let affine = Affine {
+                    scale: s.splat(*scale),
+                    zero: s.splat(*zero),
+                    shift: s.splat(*shift),
+                };
+                let table = s.table(|i| value::<S, R, AFFINE>(s, s.load(&codes[i..]), affine));
+                for (bytes, x) in data.chunks_exact(16).zip(x.chunks_exact(32)) {
+                    let mut lane = 0;
+                    while lane < 16 {
+                        let (even, odd) = s.lookup(table, &bytes[lane..]);
+                        sums[0] = s.fma(even, s.load(&x[lane..]), sums[0]);
+                        sums[1] = s.fma(odd, s.load(&x[16 + lane..]), sums[1]);
+                        lane += S::LANES;
+                    }
+                }
+            }
+        }
+        s.sum(s.add(sums[0], sums[1]))
+    }
+
+    /// Any block size, any alignment: one code at a time.
+    #[inline(always)]
+    fn one_by_one<S: Simd, R: Elem>(
+        &mut self,
+        s: S,
+        row: usize,
+        columns: Range<usize>,
+        sink: &mut impl Sink<S>,
+    ) {
+        let w = self.w;
+        for (i, len) in pieces(columns.len(), S::LANES) {
+            let mut lanes = [0.0; MAX_LANES];
+            for (lane, value) in lanes[..len].iter_mut().enumerate() {
+                let column = columns.start + i + lane;
+                self.fill::<S, true>(s, row * self.blocks + column / w.block, 1);
+                let q = w.code.get(w.data, row * w.k + column);
+                *value = (q - self.zeros[0]) * self.scales[0] + self.shifts[0];
+            }
+            sink.put(s, columns.start + i, R::round(s, s.load(&lanes)), len, 0);
         }
     }
 }
@@ -379,7 +519,7 @@ impl ReadBlock for NibbleBlock {
         affine: Affine<S::V>,
         sink: &mut impl Sink<S>,
     ) {
-        let codes = if code == Code::I4 { &SIGNED } else { &UNSIGNED };
+        let codes = code.nibbles();
         let table = s.table(|i| value::<S, R, AFFINE>(s, s.load(&codes[i..]), affine));
         let mut at = columns.start;
         for bytes in row[columns.start / 2..columns.end / 2].chunks_exact(16) {
@@ -418,68 +558,6 @@ impl ReadBlock for ByteBlock {
             at += S::LANES;
             turn ^= 1;
         }
-    }
-}
-
-#[inline(always)]
-fn by_block<S: Simd, R: Elem, B: ReadBlock, const AFFINE: bool>(
-    s: S,
-    w: &BlockRows<'_>,
-    row: usize,
-    columns: Range<usize>,
-    sink: &mut impl Sink<S>,
-) {
-    let bytes_per_row = w.k / w.code.per_byte();
-    let data = &w.data[row * bytes_per_row..(row + 1) * bytes_per_row];
-    let mut params = Params {
-        scales: [0.0; AHEAD],
-        zeros: [0.0; AHEAD],
-        shifts: [0.0; AHEAD],
-    };
-    let (mut at, mut block) = (columns.start, columns.start / w.block);
-    while at < columns.end {
-        let count = AHEAD.min(w.blocks() - block);
-        params.fill::<S, AFFINE>(s, w, row * w.blocks() + block, count);
-        for i in 0..count {
-            let affine = Affine {
-                scale: s.splat(params.scales[i]),
-                zero: s.splat(params.zeros[i]),
-                shift: s.splat(params.shifts[i]),
-            };
-            let end = columns.end.min((block + i + 1) * w.block);
-            B::read::<S, R, AFFINE>(s, w.code, data, at..end, affine, sink);
-            at = end;
-            if at == columns.end {
-                return;
-            }
-        }
-        block += count;
-    }
-}
-
-/// Any block size, any alignment: one code at a time.
-#[inline(always)]
-fn one_by_one<S: Simd, R: Elem>(
-    s: S,
-    w: &BlockRows<'_>,
-    row: usize,
-    columns: Range<usize>,
-    sink: &mut impl Sink<S>,
-) {
-    let mut params = Params {
-        scales: [0.0; AHEAD],
-        zeros: [0.0; AHEAD],
-        shifts: [0.0; AHEAD],
-    };
-    for (i, len) in pieces(columns.len(), S::LANES) {
-        let mut lanes = [0.0; MAX_LANES];
-        for (lane, value) in lanes[..len].iter_mut().enumerate() {
-            let column = columns.start + i + lane;
-            params.fill::<S, true>(s, w, row * w.blocks() + column / w.block, 1);
-            let q = w.code.get(w.data, row * w.k + column);
-            *value = (q - params.zeros[0]) * params.scales[0] + params.shifts[0];
-        }
-        sink.put(s, columns.start + i, R::round(s, s.load(&lanes)), len, 0);
     }
 }
 
