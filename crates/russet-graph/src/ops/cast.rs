@@ -9,7 +9,7 @@ use crate::error::OpError;
 use crate::tensor::{Scalar, Tensor, TensorMut};
 use crate::types::{Class, DType, TensorType, Type};
 
-/// Elements in kind `to`. Floats round to nearest even; floats to integers truncate and saturate, NaN gives 0; integers wrap;
+/// Elements in kind `to`. Floats round to nearest even; floats truncate to integers, NaN gives 0; integers saturate;
 /// bool is "not zero".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cast {
@@ -24,12 +24,11 @@ pub fn convert(value: Scalar, to: DType) -> Scalar {
         (Class::Float, v) => Scalar::Float(v.float()),
         (Class::Complex, v @ Scalar::Complex(..)) => v,
         (Class::Complex, v) => Scalar::Complex(v.float(), 0.0),
-        (Class::Signed, Scalar::Float(v)) => {
+        (Class::Signed, v) => {
             let limit = 1i128 << (to.bits() - 1);
-            Scalar::Int((v as i128).clamp(-limit, limit - 1))
+            Scalar::Int(v.int().clamp(-limit, limit - 1))
         }
-        (Class::Unsigned, Scalar::Float(v)) => Scalar::Int((v as i128).clamp(0, (1i128 << to.bits()) - 1)),
-        (_, v) => Scalar::Int(v.int()),
+        (Class::Unsigned, v) => Scalar::Int(v.int().clamp(0, (1i128 << to.bits()) - 1)),
     }
 }
 

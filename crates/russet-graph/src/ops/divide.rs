@@ -2,6 +2,7 @@
 
 use super::family::{Align, binary_op, by_class};
 use crate::tensor::Scalar;
+use crate::types::Dim;
 
 /// Quotient; integers truncate towards zero, of two elements.
 pub fn divide(x: Scalar, y: Scalar) -> Scalar {
@@ -10,5 +11,14 @@ pub fn divide(x: Scalar, y: Scalar) -> Scalar {
 
 binary_op! {
     /// Quotient; integers truncate towards zero, elementwise, of two tensors of one shape.
-    Divide, "divide", "quotient; integers truncate towards zero", Align::Same, divide, |_, _| None, None, [F32, F16, BF16]
+    Divide, "divide", "quotient; integers truncate towards zero", Align::Same, divide, fold, None, [F32, F16, BF16]
+}
+
+/// The quotient of two followed contents. Those with a symbol are lengths, which are not negative.
+pub fn fold(a: &Dim, b: &Dim) -> Option<Dim> {
+    match (a.as_const(), b.as_const()) {
+        (Some(a), Some(b)) => a.checked_div(b).map(Dim::Const),
+        (_, Some(0)) => None,
+        _ => Some(a.div(b)),
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::family::{Align, binary_op};
 use crate::tensor::Scalar;
-use crate::types::DType;
+use crate::types::{DType, Dim};
 
 /// Whether both are equal, of two elements.
 pub fn equal(x: Scalar, y: Scalar) -> Scalar {
@@ -15,5 +15,10 @@ pub fn equal(x: Scalar, y: Scalar) -> Scalar {
 
 binary_op! {
     /// Whether both are equal, elementwise, of two tensors of one shape.
-    Equal, "equal", "whether both are equal", Align::Same, equal, |_, _| None, Some(DType::Bool), [F32, F16, I32, U8]
+    Equal, "equal", "whether both are equal", Align::Same, equal, fold, Some(DType::Bool), [F32, F16, I32, U8]
+}
+
+/// Compares two followed contents that are constants.
+pub fn fold(a: &Dim, b: &Dim) -> Option<Dim> {
+    Some(Dim::from(i64::from(a.as_const()? == b.as_const()?)))
 }

@@ -16,8 +16,11 @@ use crate::graph::ConstantData;
 use crate::tensor::Tensor;
 use crate::types::{Dim, TensorType, Type};
 
+pub mod complex;
 pub mod family;
+pub mod quantization;
 pub mod reduction;
+pub mod selection;
 pub mod shape;
 pub mod sorting;
 pub mod structural;
@@ -261,6 +264,9 @@ impl OpInfo {
 op_table! {
     constant::Constant;
     invoke::Invoke;
+    scaled_dot_product_attention::ScaledDotProductAttention;
+    rope::Rope;
+    rms_norm::RmsNorm;
     while_loop::While;
     if_else::If;
     create_token::CreateToken;
@@ -332,6 +338,43 @@ op_table! {
     concat::Concat;
     transpose::Transpose;
     reshape::Reshape;
+    acos::Acos;
+    acosh::Acosh;
+    asin::Asin;
+    asinh::Asinh;
+    atan::Atan;
+    atanh::Atanh;
+    cosh::Cosh;
+    sinh::Sinh;
+    tan::Tan;
+    round::Round;
+    floor_divide::FloorDivide;
+    broadcasting_floor_divide::BroadcastingFloorDivide;
+    modulo::Modulo;
+    broadcasting_modulo::BroadcastingModulo;
+    maximum::Maximum;
+    broadcasting_maximum::BroadcastingMaximum;
+    minimum::Minimum;
+    broadcasting_minimum::BroadcastingMinimum;
+    pow::Pow;
+    broadcasting_pow::BroadcastingPow;
+    bitwise_and::BitwiseAnd;
+    broadcasting_bitwise_and::BroadcastingBitwiseAnd;
+    bitwise_or::BitwiseOr;
+    broadcasting_bitwise_or::BroadcastingBitwiseOr;
+    bitwise_xor::BitwiseXor;
+    broadcasting_bitwise_xor::BroadcastingBitwiseXor;
+    all::All;
+    any::Any;
+    argmax::Argmax;
+    scan::Scan;
+    quantize::Quantize;
+    dequantize::Dequantize;
+    symmetric_quantization_statistics::SymmetricQuantizationStatistics;
+    asymmetric_quantization_statistics::AsymmetricQuantizationStatistics;
+    create_complex::CreateComplex;
+    real_part::RealPart;
+    imaginary_part::ImaginaryPart;
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::reduction::{self, by_class, reduce};
+use super::shape::product;
 use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
@@ -24,7 +25,7 @@ impl OpDef for ReduceProduct {
     }
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
-        reduction::infer(operands)
+        reduction::infer_folded(operands, product)
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {

@@ -7,7 +7,7 @@ use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
 use crate::tensor::{Tensor};
-use crate::types::{DType};
+use crate::types::{DType, Dim};
 
 simple_op! {
     /// Operands: tensor, axes (integers). Reduced axes keep extent 1.
@@ -24,7 +24,7 @@ impl OpDef for ReduceSum {
     }
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
-        reduction::infer(operands)
+        reduction::infer_folded(operands, |k| k.iter().fold(Dim::Const(0), |s, d| s.add(d)))
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {

@@ -6,7 +6,7 @@ use crate::error::OpError;
 use crate::ops::shape::axis;
 use crate::ops::{Case, Fact, Operands};
 use crate::tensor::{Scalar, Tensor, TensorMut, element_count};
-use crate::types::{DType, Dim, TensorType};
+use crate::types::{DType, Dim, TensorType, Type};
 
 /// The result keeps the rank; reduced axes have extent 1. Operands: tensor, axes (integers; none: every axis stays).
 pub fn infer(operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
@@ -21,6 +21,21 @@ pub fn infer(operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         None => shape.fill(Dim::Unknown),
     }
     Ok(vec![TensorType::new(t.dtype, shape).into()])
+}
+
+/// [`infer`], following the contents of a one-dimensional operand that is reduced to one element.
+pub fn infer_folded(
+    operands: Operands<'_>,
+    fold: impl Fn(&[Dim]) -> Dim,
+) -> Result<Vec<Fact>, OpError> {
+    let facts = infer(operands)?;
+    let whole = operands.tensor(0)?.rank() == 1 && operands.ints(1).is_some_and(|a| a.len() == 1);
+    let known = operands.known(0).filter(|_| whole).map(|k| vec![fold(&k)]);
+    let fact = |f: Fact| match f.ty {
+        Type::Tensor(ty) => Fact::with_known(ty, known.clone()),
+        _ => f,
+    };
+    Ok(facts.into_iter().map(fact).collect())
 }
 
 /// Folds every group of elements that ends in one place of the result.
@@ -58,6 +73,20 @@ pub fn reduce(
     Ok(vec![out.finish()])
 }
 
+/// Calls `visit(line, elements, places)` for every line of `x` along axis `at`: its number in row-major order of the other axes,
+/// its elements, and their places in `x`.
+pub fn along(x: &Tensor, at: usize, mut visit: impl FnMut(usize, &[Scalar], &[usize])) {
+    let inner: usize = x.shape[at + 1..].iter().product();
+    let outer: usize = x.shape[..at].iter().product();
+    let n = x.shape[at];
+    for line in 0..outer * inner {
+        let first = line / inner * n * inner + line % inner;
+        let places: Vec<usize> = (0..n).map(|k| first + k * inner).collect();
+        let elements: Vec<Scalar> = places.iter().map(|&i| x.get(i)).collect();
+        visit(line, &elements, &places);
+    }
+}
+
 /// `f` over floats, `g` over integers.
 pub fn by_class(
     group: &[Scalar],
@@ -91,6 +120,9 @@ pub fn cases<O: Copy>(op: O, kinds: &[DType]) -> Vec<Case<O>> {
                 .and_then(|x| Ok(vec![x, Tensor::from_ints(DType::I32, &[a.len()], a)?]));
             out.extend(pair.map(|inputs| Case { op, inputs }));
         }
+        let line = x.and_then(|x| x.reshaped(&[12]));
+        let axis = Tensor::from_ints(DType::I32, &[1], &[0]);
+        out.extend(line.and_then(|x| Ok(vec![x, axis?])).map(|inputs| Case { op, inputs }));
     }
     out
 }
