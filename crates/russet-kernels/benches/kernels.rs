@@ -158,6 +158,6 @@ fn pool_empty_run<const T: usize>(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| {
         pool.run(T, &|i| {
             black_box(i);
-        })
+        });
     });
 }

@@ -95,9 +95,14 @@ fn attention_on<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, out: Heads
         return;
     }
     a.check(&out);
-    let (head_stride, row_stride) = (out.head_stride, out.row_stride);
+    let HeadsMut {
+        data,
+        head_stride,
+        row_stride,
+    } = out;
+    let rows = Rows::new(data, 1);
     let out = Output {
-        rows: Rows::new(out.data, 1),
+        rows,
         head_stride,
         row_stride,
     };

@@ -282,6 +282,7 @@ mod tests {
 
     /// Each operation with its definition and the relative error allowed in f32.
     type Defined = (Unary, fn(f64) -> f64, f64);
+    type DefinedBinary = (Binary, fn(f32, f32) -> f32);
 
     fn gelu_by_integral(x: f64) -> f64 {
         // Simpson's rule on the density from -12: independent of the approximation under test.
@@ -381,7 +382,7 @@ mod tests {
     }
 
     fn check_binary<T: Elem + std::fmt::Debug>() {
-        let ops: [(Binary, fn(f32, f32) -> f32); 6] = [
+        let ops: [DefinedBinary; 6] = [
             (Binary::Add, |a, b| a + b),
             (Binary::Sub, |a, b| a - b),
             (Binary::Mul, |a, b| a * b),

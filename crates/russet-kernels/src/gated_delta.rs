@@ -63,7 +63,7 @@ pub fn gated_delta(pool: &Pool, a: &GatedDelta<'_>, state: &mut [f32], out: &mut
         return out.fill(0.0);
     }
     let chunks = ((state, a.dk * a.dv), (out, a.m * a.dv));
-    pool.for_chunks_mut2(chunks.0, chunks.1, &|head, state, out| {
+    pool.for_chunks_mut2(chunks.0, chunks.1, |head, state, out| {
         Isa::best().run(Head {
             a,
             head,

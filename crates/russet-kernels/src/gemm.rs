@@ -104,11 +104,11 @@ fn micro<S: Simd, const R: usize, const N: usize>(
             x[i] = s.load(&tokens[i * S::LANES..]);
         }
         let at = base + column * tile.column_stride;
-        for r in 0..R {
+        for (r, sums) in sums.iter_mut().enumerate() {
             // SAFETY: `first + r` < rows and `column` < columns, so the index is at most the one `Tile::fits` checked.
             let w = s.splat(unsafe { *tile.data.get_unchecked(at + r * tile.row_stride) });
             for i in 0..N {
-                sums[r][i] = s.fma(w, x[i], sums[r][i]);
+                sums[i] = s.fma(w, x[i], sums[i]);
             }
         }
     }

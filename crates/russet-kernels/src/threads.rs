@@ -132,7 +132,7 @@ impl Pool {
         &self,
         (a, chunk_a): (&mut [A], usize),
         (b, chunk_b): (&mut [B], usize),
-        f: &(dyn Fn(usize, &mut [A], &mut [B]) + Sync),
+        f: impl Fn(usize, &mut [A], &mut [B]) + Sync,
     ) {
         let (a, b) = (Rows::new(a, chunk_a.max(1)), Rows::new(b, chunk_b.max(1)));
         self.run(a.count().min(b.count()), &|i| {
@@ -277,9 +277,9 @@ impl Shared {
         while self.state.load(Acquire) & INSIDE != 0 {
             spins += 1;
             if spins.is_multiple_of(128) {
-                thread::yield_now()
+                thread::yield_now();
             } else {
-                std::hint::spin_loop()
+                std::hint::spin_loop();
             }
         }
     }
@@ -417,7 +417,7 @@ mod tests {
     fn a_panic_reaches_the_caller_and_the_pool_survives() {
         let pool = Pool::new(4);
         let caught = catch_unwind(AssertUnwindSafe(|| {
-            pool.run(50, &|i| assert!(i != 13, "unlucky"))
+            pool.run(50, &|i| assert!(i != 13, "unlucky"));
         }));
         assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"unlucky"));
         assert_eq!(sum_of(&pool, 10), 55);
@@ -429,7 +429,7 @@ mod tests {
         let (mut a, mut b) = (vec![0; 103], vec![0; 21]);
         pool.for_chunks_mut(&mut a, 10, &|i, chunk| chunk.fill(i));
         assert!(a.iter().enumerate().all(|(i, v)| *v == i / 10));
-        pool.for_chunks_mut2((&mut a, 10), (&mut b, 2), &|i, a, b| {
+        pool.for_chunks_mut2((&mut a, 10), (&mut b, 2), |i, a, b| {
             a.fill(i + 1);
             b.fill(a.len());
         });

@@ -580,7 +580,11 @@ mod tests {
             Code::U8 => i32::from(data[i]),
             four => {
                 let byte = i32::from(data[i / 2]);
-                let nibble = if i % 2 == 0 { byte & 15 } else { byte >> 4 };
+                let nibble = if i.is_multiple_of(2) {
+                    byte & 15
+                } else {
+                    byte >> 4
+                };
                 if four == Code::I4 && nibble > 7 {
                     nibble - 16
                 } else {

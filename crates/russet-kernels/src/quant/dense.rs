@@ -148,7 +148,7 @@ mod tests {
             for isa in Isa::available() {
                 let (mut y, mut row) = (vec![0.0; 3], vec![0.0; k]);
                 w.dot_rows(*isa, 1, &x, &mut y);
-                for i in 0..3 {
+                for (i, y) in y.iter().enumerate() {
                     let values: Vec<f32> = w
                         .row(1 + i)
                         .iter()
@@ -161,12 +161,7 @@ mod tests {
                         .zip(&x)
                         .map(|(a, b)| f64::from(*a) * f64::from(*b))
                         .sum();
-                    assert!(
-                        close(y[i], want, k),
-                        "{} k={k}: {} {want}",
-                        isa.name(),
-                        y[i]
-                    );
+                    assert!(close(*y, want, k), "{} k={k}: {} {want}", isa.name(), y);
                 }
             }
         }

@@ -195,7 +195,7 @@ impl Simd for Avx2 {
         store_bf16(bf16, v, p) = {
             let bits = _mm256_srli_epi32::<16>(_mm256_castps_si256(round_bf16_256(v)));
             let packed = _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits));
-            _mm_storeu_si128(p.cast(), packed)
+            _mm_storeu_si128(p.cast(), packed);
         };
     }
     on_registers! {
@@ -268,7 +268,7 @@ impl Simd for Avx512 {
         store_f16(f16, v, p) = _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<NEAREST>(v));
         store_bf16(bf16, v, p) = {
             let bits = _mm512_srli_epi32::<16>(_mm512_castps_si512(round_bf16_512(v)));
-            _mm256_storeu_si256(p.cast(), _mm512_cvtepi32_epi16(bits))
+            _mm256_storeu_si256(p.cast(), _mm512_cvtepi32_epi16(bits));
         };
     }
     on_registers! {
