@@ -8,15 +8,6 @@
 //! kept as bytes and decoded when asked for; tensor data is not touched, only sliced. Counts and lengths of the file are
 //! checked against the bytes that are left, so a file cannot ask for more memory than a small multiple of its own size.
 //! Every error says at which byte, and in which key or tensor.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::indexing_slicing,
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic
-    )
-)]
 
 mod cursor;
 mod error;
