@@ -183,7 +183,11 @@ impl TypeRecord {
         Ok(match kind {
             1 => Self::Opaque { name: t.string(c)?, parameters: t.attrs(c)? },
             2 | 3 => tensor(c, t, kind == 3)?,
-            30 => Self::Function { inputs: t.types(c)?, results: t.types(c)? },
+            // Results come first.
+            30 => {
+                let results = t.types(c)?;
+                Self::Function { inputs: t.types(c)?, results }
+            }
             31 => Self::Handle(t.ty(c)?),
             32 => Self::Token,
             33 => Self::Symbol,
