@@ -50,7 +50,9 @@ impl OpDef for Argmax {
         let at = axis(inputs[1].ints().first().copied().unwrap_or(0), shape.len())?;
         shape[at] = 1;
         let mut out = TensorMut::zeros(DType::U32, &shape)?;
-        along(x, at, |index, line, _| out.set(index, Scalar::Int(argmax(line) as i128)));
+        along(x, at, |index, line, _| {
+            out.set(index, Scalar::Int(argmax(line) as i128))
+        });
         Ok(vec![out.finish()])
     }
 
@@ -58,8 +60,19 @@ impl OpDef for Argmax {
         let values = [1.0, 3.0, 3.0, f64::NAN, 2.0, f64::NEG_INFINITY];
         let case = |dtype, at| {
             let x = Tensor::from_floats(dtype, &[2, 3], &values).ok()?;
-            Some(Case { op: Self, inputs: vec![x, Tensor::from_ints(DType::I32, &[], &[at]).ok()?] })
+            Some(Case {
+                op: Self,
+                inputs: vec![x, Tensor::from_ints(DType::I32, &[], &[at]).ok()?],
+            })
         };
-        [case(DType::F32, 0), case(DType::F32, -1), case(DType::F16, 1), case(DType::I32, 0)].into_iter().flatten().collect()
+        [
+            case(DType::F32, 0),
+            case(DType::F32, -1),
+            case(DType::F16, 1),
+            case(DType::I32, 0),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }

@@ -25,12 +25,16 @@ impl OpDef for Argsort {
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let t = operands.tensor(0)?;
-        Ok(vec![TensorType::new(DType::I32, t.shape.iter().cloned()).into()])
+        Ok(vec![
+            TensorType::new(DType::I32, t.shape.iter().cloned()).into(),
+        ])
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let mut out = TensorMut::zeros(DType::I32, &inputs[0].shape)?;
-        sorted(inputs, |to, _, position| out.set(to, Scalar::Int(position as i128)))?;
+        sorted(inputs, |to, _, position| {
+            out.set(to, Scalar::Int(position as i128))
+        })?;
         Ok(vec![out.finish()])
     }
 

@@ -30,19 +30,42 @@ impl OpDef for BatchMatmul {
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         if inputs[0].shape.len() != inputs[1].shape.len() {
-            return Err(OpError::shapes("both operands have one rank", &[&inputs[0].shape, &inputs[1].shape]));
+            return Err(OpError::shapes(
+                "both operands have one rank",
+                &[&inputs[0].shape, &inputs[1].shape],
+            ));
         }
         product(&inputs[0], &inputs[1])
     }
 
     fn cases() -> Vec<Case<Self>> {
-        let shapes: [(&[usize], &[usize]); 3] = [(&[2, 3], &[3, 4]), (&[2, 2, 3], &[2, 3, 1]), (&[1, 0], &[0, 2])];
+        let shapes: [(&[usize], &[usize]); 3] = [
+            (&[2, 3], &[3, 4]),
+            (&[2, 2, 3], &[2, 3, 1]),
+            (&[1, 0], &[0, 2]),
+        ];
         let sample = |shape: &[usize], dtype| {
             let n = shape.iter().product::<usize>();
-            Tensor::from_floats(dtype, shape, &(0..n).map(|i| (i % 7) as f64 * 0.5 - 1.0).collect::<Vec<_>>()).ok()
+            Tensor::from_floats(
+                dtype,
+                shape,
+                &(0..n)
+                    .map(|i| (i % 7) as f64 * 0.5 - 1.0)
+                    .collect::<Vec<_>>(),
+            )
+            .ok()
         };
-        let case = |(a, b): &(&[usize], &[usize]), dtype| Some(Case { op: Self, inputs: vec![sample(a, dtype)?, sample(b, dtype)?] });
-        shapes.iter().flat_map(|s| [case(s, DType::F32), case(s, DType::F16)]).flatten().collect()
+        let case = |(a, b): &(&[usize], &[usize]), dtype| {
+            Some(Case {
+                op: Self,
+                inputs: vec![sample(a, dtype)?, sample(b, dtype)?],
+            })
+        };
+        shapes
+            .iter()
+            .flat_map(|s| [case(s, DType::F32), case(s, DType::F16)])
+            .flatten()
+            .collect()
     }
 }
 
@@ -50,14 +73,20 @@ impl OpDef for BatchMatmul {
 pub fn product_type(operands: Operands<'_>) -> Result<TensorType, OpError> {
     let (a, b) = (operands.tensor(0)?, operands.tensor(1)?);
     let (Some(r), Some(s)) = (a.rank().checked_sub(2), b.rank().checked_sub(2)) else {
-        return Err(dims_error("operands of a product have two axes or more", &[&a.shape, &b.shape]));
+        return Err(dims_error(
+            "operands of a product have two axes or more",
+            &[&a.shape, &b.shape],
+        ));
     };
     let fits = match (a.shape[r + 1].as_const(), b.shape[s].as_const()) {
         (Some(x), Some(y)) => x == y,
         _ => true,
     };
     if !fits || a.dtype != b.dtype {
-        return Err(dims_error("rows of the left are as long as columns of the right", &[&a.shape, &b.shape]));
+        return Err(dims_error(
+            "rows of the left are as long as columns of the right",
+            &[&a.shape, &b.shape],
+        ));
     }
     let mut shape = broadcast(&a.shape[..r], &b.shape[..s])?;
     shape.extend([a.shape[r].clone(), b.shape[s + 1].clone()]);
@@ -67,11 +96,17 @@ pub fn product_type(operands: Operands<'_>) -> Result<TensorType, OpError> {
 /// The product of the last two axes, summed in f64 and rounded once.
 pub fn product(a: &Tensor, b: &Tensor) -> Result<Vec<Tensor>, OpError> {
     let (Some(r), Some(s)) = (a.shape.len().checked_sub(2), b.shape.len().checked_sub(2)) else {
-        return Err(OpError::shapes("operands of a product have two axes or more", &[&a.shape, &b.shape]));
+        return Err(OpError::shapes(
+            "operands of a product have two axes or more",
+            &[&a.shape, &b.shape],
+        ));
     };
     let (m, k, n) = (a.shape[r], a.shape[r + 1], b.shape[s + 1]);
     if b.shape[s] != k || a.dtype != b.dtype {
-        return Err(OpError::shapes("rows of the left are as long as columns of the right", &[&a.shape, &b.shape]));
+        return Err(OpError::shapes(
+            "rows of the left are as long as columns of the right",
+            &[&a.shape, &b.shape],
+        ));
     }
     let lead = broadcast_fixed(&a.shape[..r], &b.shape[..s])?;
     let mut shape = lead.clone();
@@ -82,11 +117,14 @@ pub fn product(a: &Tensor, b: &Tensor) -> Result<Vec<Tensor>, OpError> {
         let left = broadcast_index(batch, &lead, &a.shape[..r]) * m * k + row * k;
         let right = broadcast_index(batch, &lead, &b.shape[..s]) * k * n + column;
         let terms = (0..k).map(|j| (a.get(left + j), b.get(right + j * n)));
-        out.set(i, if a.dtype.is_float() {
-            Scalar::Float(terms.map(|(x, y)| x.float() * y.float()).sum())
-        } else {
-            Scalar::Int(terms.map(|(x, y)| x.int() * y.int()).sum())
-        });
+        out.set(
+            i,
+            if a.dtype.is_float() {
+                Scalar::Float(terms.map(|(x, y)| x.float() * y.float()).sum())
+            } else {
+                Scalar::Int(terms.map(|(x, y)| x.int() * y.int()).sum())
+            },
+        );
     }
     Ok(vec![out.finish()])
 }

@@ -25,7 +25,9 @@ impl OpDef for BlockwiseShiftScale {
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let (data, shift) = (operands.tensor(0)?, operands.tensor(3)?);
-        Ok(vec![TensorType::new(shift.dtype, data.shape.iter().cloned()).into()])
+        Ok(vec![
+            TensorType::new(shift.dtype, data.shape.iter().cloned()).into(),
+        ])
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
@@ -33,9 +35,16 @@ impl OpDef for BlockwiseShiftScale {
         let fits = data.shape.len() == scale.shape.len()
             && scale.shape == zero.shape
             && scale.shape == shift.shape
-            && data.shape.iter().zip(&scale.shape).all(|(d, s)| *s != 0 && d % s == 0);
+            && data
+                .shape
+                .iter()
+                .zip(&scale.shape)
+                .all(|(d, s)| *s != 0 && d % s == 0);
         if !fits {
-            return Err(OpError::shapes("the data is whole blocks of the scale", &[&data.shape, &scale.shape]));
+            return Err(OpError::shapes(
+                "the data is whole blocks of the scale",
+                &[&data.shape, &scale.shape],
+            ));
         }
         let mut out = TensorMut::zeros(shift.dtype, &data.shape)?;
         for i in 0..out.len() {
@@ -45,7 +54,8 @@ impl OpDef for BlockwiseShiftScale {
                 rest /= data.shape[k];
                 stride *= scale.shape[k];
             }
-            let value = (data.get(i).float() - zero.get(at).float()) * scale.get(at).float() + shift.get(at).float();
+            let value = (data.get(i).float() - zero.get(at).float()) * scale.get(at).float()
+                + shift.get(at).float();
             out.set(i, Scalar::Float(value));
         }
         Ok(vec![out.finish()])
@@ -56,9 +66,18 @@ impl OpDef for BlockwiseShiftScale {
         let floats = |v: [f64; 4]| Tensor::from_floats(DType::F16, &[2, 2], &v);
         let case = |dtype| {
             let zero = Tensor::from_ints(dtype, &[2, 2], &[0, 1, 2, 0]).ok()?;
-            let (scale, shift) = (floats([0.5, 2.0, 0.25, -1.0]).ok()?, floats([0.0, 1.0, 0.0, -0.5]).ok()?);
-            Some(Case { op: Self, inputs: vec![data(dtype).ok()?, scale, zero, shift] })
+            let (scale, shift) = (
+                floats([0.5, 2.0, 0.25, -1.0]).ok()?,
+                floats([0.0, 1.0, 0.0, -0.5]).ok()?,
+            );
+            Some(Case {
+                op: Self,
+                inputs: vec![data(dtype).ok()?, scale, zero, shift],
+            })
         };
-        [DType::I8, DType::I4].into_iter().filter_map(case).collect()
+        [DType::I8, DType::I4]
+            .into_iter()
+            .filter_map(case)
+            .collect()
     }
 }

@@ -33,7 +33,10 @@ impl OpDef for BroadcastInDims {
                     shape[axis(a, t.rank())?] = extent.clone();
                 }
             }
-            _ => shape.iter_mut().filter(|d| d.as_const().is_none_or(|c| c == 1)).for_each(|d| *d = Dim::Unknown),
+            _ => shape
+                .iter_mut()
+                .filter(|d| d.as_const().is_none_or(|c| c == 1))
+                .for_each(|d| *d = Dim::Unknown),
         }
         Ok(vec![TensorType::new(t.dtype, shape).into()])
     }
@@ -50,7 +53,10 @@ impl OpDef for BroadcastInDims {
         let ints = |shape: &[usize], v: &[i64]| Tensor::from_ints(DType::I32, shape, v);
         let case = |x: Result<Tensor, OpError>, extents: &[i64], axes: &[i64]| {
             let n = [axes.len()];
-            Some(Case { op: Self, inputs: vec![x.ok()?, ints(&n, extents).ok()?, ints(&n, axes).ok()?] })
+            Some(Case {
+                op: Self,
+                inputs: vec![x.ok()?, ints(&n, extents).ok()?, ints(&n, axes).ok()?],
+            })
         };
         [
             case(ints(&[3, 1], &[1, 2, 3]), &[4], &[1]),

@@ -25,15 +25,24 @@ impl OpDef for BroadcastTo {
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let t = operands.tensor(0)?;
-        let rank = operands.tensor(1)?.fixed_len().ok_or(OpError::Unknown("the rank of a broadcast"))?;
-        let shape = operands.known(1).map_or_else(|| vec![Dim::Unknown; rank], |k| k.to_vec());
+        let rank = operands
+            .tensor(1)?
+            .fixed_len()
+            .ok_or(OpError::Unknown("the rank of a broadcast"))?;
+        let shape = operands
+            .known(1)
+            .map_or_else(|| vec![Dim::Unknown; rank], |k| k.to_vec());
         let ty = TensorType::new(t.dtype, shape);
         let known = spread(operands, &ty);
         Ok(vec![Fact::with_known(ty, known)])
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
-        let shape: Vec<usize> = inputs[1].ints().iter().map(|&d| usize::try_from(d).unwrap_or(0)).collect();
+        let shape: Vec<usize> = inputs[1]
+            .ints()
+            .iter()
+            .map(|&d| usize::try_from(d).unwrap_or(0))
+            .collect();
         repeat(&inputs[0], &shape)
     }
 
@@ -42,7 +51,10 @@ impl OpDef for BroadcastTo {
         let case = |(from, to): &(&[usize], &[i64])| {
             let n = from.iter().product::<usize>() as i64;
             let x = Tensor::from_ints(DType::I32, from, &(0..n).collect::<Vec<_>>()).ok()?;
-            Some(Case { op: Self, inputs: vec![x, Tensor::from_ints(DType::U32, &[to.len()], to).ok()?] })
+            Some(Case {
+                op: Self,
+                inputs: vec![x, Tensor::from_ints(DType::U32, &[to.len()], to).ok()?],
+            })
         };
         shapes.iter().filter_map(case).collect()
     }
@@ -50,15 +62,24 @@ impl OpDef for BroadcastTo {
 
 /// Follows the contents of a repeated small tensor.
 fn spread(operands: Operands<'_>, ty: &TensorType) -> Option<Vec<Dim>> {
-    let (known, from, to) = (operands.known(0)?, operands.tensor(0).ok()?.fixed_shape()?, ty.fixed_shape()?);
+    let (known, from, to) = (
+        operands.known(0)?,
+        operands.tensor(0).ok()?.fixed_shape()?,
+        ty.fixed_shape()?,
+    );
     let count = ty.fixed_len().filter(|&n| n <= super::KNOWN_LIMIT)?;
-    (0..count).map(|i| known.get(broadcast_index(i, &to, &from)).cloned()).collect()
+    (0..count)
+        .map(|i| known.get(broadcast_index(i, &to, &from)).cloned())
+        .collect()
 }
 
 /// Repeats `x` to `shape`.
 pub fn repeat(x: &Tensor, shape: &[usize]) -> Result<Vec<Tensor>, OpError> {
     if broadcast_fixed(&x.shape, shape)? != shape {
-        return Err(OpError::shapes("a tensor broadcasts to the target shape", &[&x.shape, shape]));
+        return Err(OpError::shapes(
+            "a tensor broadcasts to the target shape",
+            &[&x.shape, shape],
+        ));
     }
     let mut out = TensorMut::zeros(x.dtype, shape)?;
     (0..out.len()).for_each(|i| out.set(i, x.get(broadcast_index(i, shape, &x.shape))));

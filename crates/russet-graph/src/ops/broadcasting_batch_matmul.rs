@@ -33,12 +33,32 @@ impl OpDef for BroadcastingBatchMatmul {
     }
 
     fn cases() -> Vec<Case<Self>> {
-        let shapes: [(&[usize], &[usize]); 3] = [(&[2, 3], &[3, 4]), (&[2, 1, 2, 3], &[2, 3, 1]), (&[1, 5, 3], &[3, 2])];
+        let shapes: [(&[usize], &[usize]); 3] = [
+            (&[2, 3], &[3, 4]),
+            (&[2, 1, 2, 3], &[2, 3, 1]),
+            (&[1, 5, 3], &[3, 2]),
+        ];
         let sample = |shape: &[usize], dtype| {
             let n = shape.iter().product::<usize>();
-            Tensor::from_floats(dtype, shape, &(0..n).map(|i| (i % 7) as f64 * 0.5 - 1.0).collect::<Vec<_>>()).ok()
+            Tensor::from_floats(
+                dtype,
+                shape,
+                &(0..n)
+                    .map(|i| (i % 7) as f64 * 0.5 - 1.0)
+                    .collect::<Vec<_>>(),
+            )
+            .ok()
         };
-        let case = |(a, b): &(&[usize], &[usize]), dtype| Some(Case { op: Self, inputs: vec![sample(a, dtype)?, sample(b, dtype)?] });
-        shapes.iter().flat_map(|s| [case(s, DType::F32), case(s, DType::F16)]).flatten().collect()
+        let case = |(a, b): &(&[usize], &[usize]), dtype| {
+            Some(Case {
+                op: Self,
+                inputs: vec![sample(a, dtype)?, sample(b, dtype)?],
+            })
+        };
+        shapes
+            .iter()
+            .flat_map(|s| [case(s, DType::F32), case(s, DType::F16)])
+            .flatten()
+            .collect()
     }
 }

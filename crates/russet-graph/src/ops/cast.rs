@@ -38,20 +38,29 @@ impl OpDef for Cast {
     const ARITY: std::ops::RangeInclusive<usize> = 1..=1;
 
     fn attributes(&self) -> Attributes {
-        vec![("to".into(), Attr::Type(Type::Tensor(TensorType::fixed(self.to, &[]))))]
+        vec![(
+            "to".into(),
+            Attr::Type(Type::Tensor(TensorType::fixed(self.to, &[]))),
+        )]
     }
 
     fn from_attributes(attributes: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
         match find(attributes, "to") {
             Some(Attr::Type(Type::Tensor(t))) => Ok(Self { to: t.dtype }),
-            _ => Err(OpError::Attribute { name: "to", expected: "a type" }),
+            _ => Err(OpError::Attribute {
+                name: "to",
+                expected: "a type",
+            }),
         }
     }
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let t = operands.tensor(0)?;
         let ty = TensorType::new(self.to, t.shape.iter().cloned());
-        let known = operands.known(0).filter(|_| self.to.is_int()).map(|k| k.to_vec());
+        let known = operands
+            .known(0)
+            .filter(|_| self.to.is_int())
+            .map(|k| k.to_vec());
         Ok(vec![Fact::with_known(ty, known)])
     }
 
@@ -62,7 +71,24 @@ impl OpDef for Cast {
     }
 
     fn cases() -> Vec<Case<Self>> {
-        let kinds = [DType::F32, DType::F16, DType::BF16, DType::I32, DType::U32, DType::I8, DType::U8, DType::Bool];
-        samples(&kinds).into_iter().flat_map(|t| kinds.map(|to| Case { op: Self { to }, inputs: vec![t.clone()] })).collect()
+        let kinds = [
+            DType::F32,
+            DType::F16,
+            DType::BF16,
+            DType::I32,
+            DType::U32,
+            DType::I8,
+            DType::U8,
+            DType::Bool,
+        ];
+        samples(&kinds)
+            .into_iter()
+            .flat_map(|t| {
+                kinds.map(|to| Case {
+                    op: Self { to },
+                    inputs: vec![t.clone()],
+                })
+            })
+            .collect()
     }
 }

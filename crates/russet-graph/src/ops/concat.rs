@@ -26,7 +26,9 @@ impl OpDef for Concat {
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let rank = operands.tensor(1)?.rank().max(1);
         let Some(at) = operands.int(0) else {
-            return Ok(vec![TensorType::new(operands.tensor(1)?.dtype, vec![Dim::Unknown; rank]).into()]);
+            return Ok(vec![
+                TensorType::new(operands.tensor(1)?.dtype, vec![Dim::Unknown; rank]).into(),
+            ]);
         };
         let at = axis(at, rank)?;
         let mut shape = vec![Dim::Unknown; rank];
@@ -34,9 +36,16 @@ impl OpDef for Concat {
         let mut known = Some(Vec::new());
         for i in 1..operands.len() {
             let t = operands.tensor(i)?;
-            let part = if t.rank() == 0 { vec![Dim::Const(1)] } else { t.shape.clone() };
+            let part = if t.rank() == 0 {
+                vec![Dim::Const(1)]
+            } else {
+                t.shape.clone()
+            };
             if part.len() != rank {
-                return Err(dims_error("parts of a concat have one rank", &[&shape, &part]));
+                return Err(dims_error(
+                    "parts of a concat have one rank",
+                    &[&shape, &part],
+                ));
             }
             total = total.add(&part[at]);
             for (have, new) in shape.iter_mut().zip(&part) {
@@ -51,17 +60,41 @@ impl OpDef for Concat {
         }
         shape[at] = total;
         let known = known.filter(|_| rank == 1);
-        Ok(vec![Fact::with_known(TensorType::new(operands.tensor(1)?.dtype, shape), known)])
+        Ok(vec![Fact::with_known(
+            TensorType::new(operands.tensor(1)?.dtype, shape),
+            known,
+        )])
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let rank = inputs[1].shape.len().max(1);
         let at = axis(inputs[0].ints().first().copied().unwrap_or(0), rank)?;
-        let parts: Vec<Vec<usize>> = inputs[1..].iter().map(|t| if t.shape.is_empty() { vec![1] } else { t.shape.clone() }).collect();
+        let parts: Vec<Vec<usize>> = inputs[1..]
+            .iter()
+            .map(|t| {
+                if t.shape.is_empty() {
+                    vec![1]
+                } else {
+                    t.shape.clone()
+                }
+            })
+            .collect();
         let mut shape = parts[0].clone();
-        let others = |s: &[usize]| s.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, d)| *d).collect::<Vec<_>>();
-        if let Some(p) = parts.iter().find(|p| p.len() != rank || others(p) != others(&shape)) {
-            return Err(OpError::shapes("parts of a concat differ only along its axis", &[&shape, p]));
+        let others = |s: &[usize]| {
+            s.iter()
+                .enumerate()
+                .filter(|(i, _)| *i != at)
+                .map(|(_, d)| *d)
+                .collect::<Vec<_>>()
+        };
+        if let Some(p) = parts
+            .iter()
+            .find(|p| p.len() != rank || others(p) != others(&shape))
+        {
+            return Err(OpError::shapes(
+                "parts of a concat differ only along its axis",
+                &[&shape, p],
+            ));
         }
         shape[at] = parts.iter().map(|p| p[at]).sum();
         let mut out = TensorMut::zeros(inputs[1].dtype, &shape)?;
@@ -88,7 +121,10 @@ impl OpDef for Concat {
         let case = |at: i64, parts: [Option<Tensor>; 2]| {
             let axis = Tensor::from_ints(DType::I32, &[], &[at]).ok()?;
             let [a, b] = parts;
-            Some(Case { op: Self, inputs: vec![axis, a?, b?] })
+            Some(Case {
+                op: Self,
+                inputs: vec![axis, a?, b?],
+            })
         };
         [
             case(0, [ints(&[2, 3], 0), ints(&[1, 3], 50)]),

@@ -21,7 +21,14 @@ pub fn contents(data: &ConstantData) -> Option<Vec<Dim>> {
     if !followed {
         return None;
     }
-    Some(Tensor::from_constant(data).ok()?.ints().into_iter().map(Dim::Const).collect())
+    Some(
+        Tensor::from_constant(data)
+            .ok()?
+            .ints()
+            .into_iter()
+            .map(Dim::Const)
+            .collect(),
+    )
 }
 
 impl OpDef for Constant {
@@ -30,7 +37,10 @@ impl OpDef for Constant {
     const ARITY: std::ops::RangeInclusive<usize> = 0..=0;
 
     fn from_attributes(_: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
-        Err(OpError::Attribute { name: "data", expected: "written in place" })
+        Err(OpError::Attribute {
+            name: "data",
+            expected: "written in place",
+        })
     }
 
     fn infer(&self, _: Operands<'_>) -> Result<Vec<Fact>, OpError> {
@@ -43,8 +53,16 @@ impl OpDef for Constant {
     }
 
     fn cases() -> Vec<Case<Self>> {
-        let Ok(t) = Tensor::from_ints(crate::types::DType::I4, &[3], &[1, -8, 7]) else { return Vec::new() };
-        let data = ConstantData { ty: t.ty(), storage: Storage::Dense(t.bytes().clone()) };
-        vec![Case { op: Self(Arc::new(data)), inputs: Vec::new() }]
+        let Ok(t) = Tensor::from_ints(crate::types::DType::I4, &[3], &[1, -8, 7]) else {
+            return Vec::new();
+        };
+        let data = ConstantData {
+            ty: t.ty(),
+            storage: Storage::Dense(t.bytes().clone()),
+        };
+        vec![Case {
+            op: Self(Arc::new(data)),
+            inputs: Vec::new(),
+        }]
     }
 }

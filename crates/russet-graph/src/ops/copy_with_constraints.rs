@@ -32,6 +32,12 @@ impl OpDef for CopyWithConstraints {
     }
 
     fn cases() -> Vec<Case<Self>> {
-        samples(&[DType::F16]).into_iter().map(|t| Case { op: Self, inputs: vec![t] }).collect()
+        samples(&[DType::F16])
+            .into_iter()
+            .map(|t| Case {
+                op: Self,
+                inputs: vec![t],
+            })
+            .collect()
     }
 }

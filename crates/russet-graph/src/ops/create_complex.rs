@@ -17,7 +17,11 @@ simple_op! {
 
 fn complex_of(part: DType) -> Result<DType, OpError> {
     let found = KINDS.iter().find(|(_, p)| *p == part).map(|(c, _)| *c);
-    found.ok_or(OpError::Kind { rule: "parts of a complex number are f16 or f32", index: 0, got: part })
+    found.ok_or(OpError::Kind {
+        rule: "parts of a complex number are f16 or f32",
+        index: 0,
+        got: part,
+    })
 }
 
 impl OpDef for CreateComplex {
@@ -31,7 +35,9 @@ impl OpDef for CreateComplex {
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let ty = binary_type(operands, Align::Same, None)?;
-        Ok(vec![binary_type(operands, Align::Same, Some(complex_of(ty.dtype)?))?.into()])
+        Ok(vec![
+            binary_type(operands, Align::Same, Some(complex_of(ty.dtype)?))?.into(),
+        ])
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {

@@ -28,13 +28,23 @@ impl OpDef for Dequantize {
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
-        let [x, scale, offset1, offset2, axis] = inputs else { return Err(OpError::Arity { expected: "5".into(), got: inputs.len() }) };
+        let [x, scale, offset1, offset2, axis] = inputs else {
+            return Err(OpError::Arity {
+                expected: "5".into(),
+                got: inputs.len(),
+            });
+        };
         let channels = Channels::new(x, axis)?;
-        [scale, offset1, offset2].into_iter().try_for_each(|p| channels.check(p))?;
+        [scale, offset1, offset2]
+            .into_iter()
+            .try_for_each(|p| channels.check(p))?;
         let mut out = TensorMut::zeros(offset2.dtype, &x.shape)?;
         for i in 0..x.len() {
             let at = |p: &Tensor| channels.pick(p, i).float();
-            out.set(i, Scalar::Float((x.get(i).float() - at(offset1)) * at(scale) + at(offset2)));
+            out.set(
+                i,
+                Scalar::Float((x.get(i).float() - at(offset1)) * at(scale) + at(offset2)),
+            );
         }
         Ok(vec![out.finish()])
     }

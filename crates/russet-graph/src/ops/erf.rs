@@ -14,7 +14,13 @@ pub fn erf(x: f64) -> f64 {
         return x;
     }
     let a = x.abs();
-    let value = if a < 2.5 { series(a) } else if a > 6.0 { 1.0 } else { 1.0 - complement(a) };
+    let value = if a < 2.5 {
+        series(a)
+    } else if a > 6.0 {
+        1.0
+    } else {
+        1.0 - complement(a)
+    };
     value.copysign(x)
 }
 

@@ -284,3 +284,41 @@ pub fn binary_checked(
     }
     binary(a, b, dtype.unwrap_or(a.dtype), f)
 }
+
+/// Declares an operation without attributes from its three functions: the types of its results, its meaning, its examples.
+macro_rules! plain_op {
+    ($(#[$doc:meta])* $name:ident, $text:literal, $summary:literal, $arity:expr, $infer:expr, $reference:expr, $cases:expr) => {
+        $crate::ops::simple_op! { $(#[$doc])* $name }
+
+        impl $crate::ops::OpDef for $name {
+            const NAME: &'static str = $text;
+            const SUMMARY: &'static str = $summary;
+            const ARITY: std::ops::RangeInclusive<usize> = $arity;
+
+            fn from_attributes(
+                _: &[(std::sync::Arc<str>, $crate::attr::Attr)],
+            ) -> Result<Self, $crate::error::OpError> {
+                Ok(Self)
+            }
+
+            fn infer(
+                &self,
+                operands: $crate::ops::Operands<'_>,
+            ) -> Result<Vec<$crate::ops::Fact>, $crate::error::OpError> {
+                $infer(operands)
+            }
+
+            fn reference(
+                &self,
+                inputs: &[$crate::tensor::Tensor],
+            ) -> Result<Vec<$crate::tensor::Tensor>, $crate::error::OpError> {
+                $reference(inputs)
+            }
+
+            fn cases() -> Vec<$crate::ops::Case<Self>> {
+                $cases
+            }
+        }
+    };
+}
+pub(crate) use plain_op;

@@ -7,15 +7,10 @@ use crate::types::Dim;
 /// The quotient of two elements, rounded towards minus infinity. An infinite dividend gives NaN unless the
 /// divisor is 0. Integers wrap, and give 0 where the divisor is 0.
 pub fn floor_divide(x: Scalar, y: Scalar) -> Scalar {
-    by_class(
-        x,
-        y,
-        floor,
-        |x, y| match x.checked_rem(y) {
-            None => 0,
-            Some(rest) => x / y - i128::from(rest != 0 && (rest < 0) != (y < 0)),
-        },
-    )
+    by_class(x, y, floor, |x, y| match x.checked_rem(y) {
+        None => 0,
+        Some(rest) => x / y - i128::from(rest != 0 && (rest < 0) != (y < 0)),
+    })
 }
 
 binary_op! {
@@ -25,7 +20,11 @@ binary_op! {
 
 /// As the reference runtime has it: `(x - x mod y) / y`, which is NaN for an infinite `x`.
 fn floor(x: f64, y: f64) -> f64 {
-    if x.is_infinite() && y.is_finite() && y != 0.0 { f64::NAN } else { (x / y).floor() }
+    if x.is_infinite() && y.is_finite() && y != 0.0 {
+        f64::NAN
+    } else {
+        (x / y).floor()
+    }
 }
 
 /// The quotient of two followed contents.

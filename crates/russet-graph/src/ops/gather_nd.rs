@@ -26,9 +26,18 @@ impl OpDef for GatherNd {
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let (x, ids) = (operands.tensor(0)?, operands.tensor(1)?);
-        let depth = ids.shape.last().and_then(Dim::as_const).and_then(|d| usize::try_from(d).ok());
-        let depth = depth.filter(|&d| d <= x.rank()).ok_or(OpError::Unknown("the depth of the indices"))?;
-        let shape = ids.shape[..ids.rank() - 1].iter().chain(&x.shape[depth..]).cloned();
+        let depth = ids
+            .shape
+            .last()
+            .and_then(Dim::as_const)
+            .and_then(|d| usize::try_from(d).ok());
+        let depth = depth
+            .filter(|&d| d <= x.rank())
+            .ok_or(OpError::Unknown("the depth of the indices"))?;
+        let shape = ids.shape[..ids.rank() - 1]
+            .iter()
+            .chain(&x.shape[depth..])
+            .cloned();
         let ty = TensorType::new(x.dtype, shape);
         let known = picked(operands, depth);
         Ok(vec![Fact::with_known(ty, known)])
@@ -36,9 +45,18 @@ impl OpDef for GatherNd {
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let (x, ids) = (&inputs[0], &inputs[1]);
-        let depth = ids.shape.last().copied().filter(|&d| d <= x.shape.len()).ok_or(OpError::Unknown("the depth of the indices"))?;
+        let depth = ids
+            .shape
+            .last()
+            .copied()
+            .filter(|&d| d <= x.shape.len())
+            .ok_or(OpError::Unknown("the depth of the indices"))?;
         let cell: usize = x.shape[depth..].iter().product();
-        let shape: Vec<usize> = ids.shape[..ids.shape.len() - 1].iter().chain(&x.shape[depth..]).copied().collect();
+        let shape: Vec<usize> = ids.shape[..ids.shape.len() - 1]
+            .iter()
+            .chain(&x.shape[depth..])
+            .copied()
+            .collect();
         let mut out = TensorMut::zeros(x.dtype, &shape)?;
         let strides = strides(&x.shape);
         let count: usize = ids.shape[..ids.shape.len() - 1].iter().product();
@@ -55,8 +73,20 @@ impl OpDef for GatherNd {
     fn cases() -> Vec<Case<Self>> {
         let ints = |shape: &[usize], v: &[i64]| Tensor::from_ints(DType::I32, shape, v).ok();
         let x = ints(&[3, 4], &(0..12).collect::<Vec<_>>());
-        let case = |ids: Option<Tensor>| Some(Case { op: Self, inputs: vec![x.clone()?, ids?] });
-        [case(ints(&[2, 1], &[2, -3])), case(ints(&[2, 2], &[0, 1, 2, 3])), case(ints(&[1, 0, 1], &[]))].into_iter().flatten().collect()
+        let case = |ids: Option<Tensor>| {
+            Some(Case {
+                op: Self,
+                inputs: vec![x.clone()?, ids?],
+            })
+        };
+        [
+            case(ints(&[2, 1], &[2, -3])),
+            case(ints(&[2, 2], &[0, 1, 2, 3])),
+            case(ints(&[1, 0, 1], &[])),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 
@@ -66,5 +96,7 @@ fn picked(operands: Operands<'_>, depth: usize) -> Option<Vec<Dim>> {
     if depth != 1 || operands.tensor(0).ok()?.rank() != 1 {
         return None;
     }
-    ids.into_iter().map(|i| known.get(position(i, known.len()).ok()?).cloned()).collect()
+    ids.into_iter()
+        .map(|i| known.get(position(i, known.len()).ok()?).cloned())
+        .collect()
 }

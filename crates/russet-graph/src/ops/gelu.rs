@@ -22,7 +22,11 @@ pub enum Approximate {
 }
 
 impl Approximate {
-    const NAMES: [(Self, &'static str); 3] = [(Self::None, "none"), (Self::Tanh, "tanh"), (Self::Sigmoid, "sigmoid")];
+    const NAMES: [(Self, &'static str); 3] = [
+        (Self::None, "none"),
+        (Self::Tanh, "tanh"),
+        (Self::Sigmoid, "sigmoid"),
+    ];
 }
 
 /// `x · Φ(x)` with the normal distribution function `Φ` (arXiv 1606.08415).
@@ -36,8 +40,15 @@ impl Gelu {
     /// The function of one element.
     pub fn apply(self, x: f64) -> f64 {
         match self.approximate {
-            Approximate::None => 0.5 * x * (1.0 + super::erf::erf(x * std::f64::consts::FRAC_1_SQRT_2)),
-            Approximate::Tanh => 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x)).tanh()),
+            Approximate::None => {
+                0.5 * x * (1.0 + super::erf::erf(x * std::f64::consts::FRAC_1_SQRT_2))
+            }
+            Approximate::Tanh => {
+                0.5 * x
+                    * (1.0
+                        + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x))
+                            .tanh())
+            }
             Approximate::Sigmoid => x / (1.0 + (-1.702 * x).exp()),
         }
     }
@@ -49,15 +60,29 @@ impl OpDef for Gelu {
     const ARITY: std::ops::RangeInclusive<usize> = 1..=1;
 
     fn attributes(&self) -> Attributes {
-        let name = Approximate::NAMES.iter().find(|(a, _)| *a == self.approximate).map_or("none", |(_, n)| n);
+        let name = Approximate::NAMES
+            .iter()
+            .find(|(a, _)| *a == self.approximate)
+            .map_or("none", |(_, n)| n);
         vec![("approximate".into(), Attr::str(name))]
     }
 
     fn from_attributes(attributes: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
-        let wrong = OpError::Attribute { name: "approximate", expected: "none, tanh or sigmoid" };
-        let Some(name) = find(attributes, "approximate") else { return Ok(Self::default()) };
-        let found = Approximate::NAMES.iter().find(|(_, n)| name.as_str() == Some(*n));
-        found.map(|(approximate, _)| Self { approximate: *approximate }).ok_or(wrong)
+        let wrong = OpError::Attribute {
+            name: "approximate",
+            expected: "none, tanh or sigmoid",
+        };
+        let Some(name) = find(attributes, "approximate") else {
+            return Ok(Self::default());
+        };
+        let found = Approximate::NAMES
+            .iter()
+            .find(|(_, n)| name.as_str() == Some(*n));
+        found
+            .map(|(approximate, _)| Self {
+                approximate: *approximate,
+            })
+            .ok_or(wrong)
     }
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
@@ -71,6 +96,14 @@ impl OpDef for Gelu {
     fn cases() -> Vec<Case<Self>> {
         let kinds = [DType::F32, DType::F16];
         let ops = Approximate::NAMES.map(|(approximate, _)| Self { approximate });
-        samples(&kinds).into_iter().flat_map(|t| ops.map(|op| Case { op, inputs: vec![t.clone()] })).collect()
+        samples(&kinds)
+            .into_iter()
+            .flat_map(|t| {
+                ops.map(|op| Case {
+                    op,
+                    inputs: vec![t.clone()],
+                })
+            })
+            .collect()
     }
 }

@@ -24,17 +24,33 @@ impl OpDef for GetShape {
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let shape = &operands.tensor(0)?.shape;
-        Ok(vec![Fact::with_known(TensorType::fixed(DType::U32, &[shape.len()]), Some(shape.clone()))])
+        Ok(vec![Fact::with_known(
+            TensorType::fixed(DType::U32, &[shape.len()]),
+            Some(shape.clone()),
+        )])
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let extents: Vec<i64> = inputs[0].shape.iter().map(|&d| d as i64).collect();
-        Ok(vec![Tensor::from_ints(DType::U32, &[extents.len()], &extents)?])
+        Ok(vec![Tensor::from_ints(
+            DType::U32,
+            &[extents.len()],
+            &extents,
+        )?])
     }
 
     fn cases() -> Vec<Case<Self>> {
         let shapes: [&[usize]; 3] = [&[], &[3], &[2, 0, 4]];
-        let zeros = |s: &&[usize]| Some(Case { op: Self, inputs: vec![crate::tensor::TensorMut::zeros(DType::F16, s).ok()?.finish()] });
+        let zeros = |s: &&[usize]| {
+            Some(Case {
+                op: Self,
+                inputs: vec![
+                    crate::tensor::TensorMut::zeros(DType::F16, s)
+                        .ok()?
+                        .finish(),
+                ],
+            })
+        };
         shapes.iter().filter_map(zeros).collect()
     }
 }

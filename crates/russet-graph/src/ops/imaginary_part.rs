@@ -27,7 +27,13 @@ impl OpDef for ImaginaryPart {
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
-        complex::part(&inputs[0], |x| if let Scalar::Complex(_, v) = x { v } else { 0.0 })
+        complex::part(&inputs[0], |x| {
+            if let Scalar::Complex(_, v) = x {
+                v
+            } else {
+                0.0
+            }
+        })
     }
 
     fn cases() -> Vec<Case<Self>> {

@@ -25,7 +25,12 @@ impl OpDef for Invoke {
 
     fn from_attributes(attributes: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
         let graph = find(attributes, "graph").and_then(Attr::as_str);
-        graph.map(|g| Self { graph: g.into() }).ok_or(OpError::Attribute { name: "graph", expected: "a graph's name" })
+        graph
+            .map(|g| Self { graph: g.into() })
+            .ok_or(OpError::Attribute {
+                name: "graph",
+                expected: "a graph's name",
+            })
     }
 
     fn infer(&self, _: Operands<'_>) -> Result<Vec<Fact>, OpError> {

@@ -5,7 +5,12 @@ use crate::tensor::Scalar;
 
 /// The larger of two elements; the first where they are equal, NaN where one is NaN.
 pub fn maximum(x: Scalar, y: Scalar) -> Scalar {
-    by_class(x, y, |x, y| if y > x || y.is_nan() { y } else { x }, i128::max)
+    by_class(
+        x,
+        y,
+        |x, y| if y > x || y.is_nan() { y } else { x },
+        i128::max,
+    )
 }
 
 binary_op! {

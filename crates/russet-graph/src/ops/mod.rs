@@ -18,12 +18,15 @@ use crate::types::{Dim, TensorType, Type};
 
 pub mod complex;
 pub mod family;
+mod page;
 pub mod quantization;
 pub mod reduction;
 pub mod selection;
 pub mod shape;
 pub mod sorting;
 pub mod structural;
+
+pub use page::markdown;
 
 /// Symbolic contents of an integer tensor, row-major. Only small tensors are followed.
 pub type Known = Arc<[Dim]>;

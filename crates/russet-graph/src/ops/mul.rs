@@ -6,7 +6,9 @@ use crate::tensor::Scalar;
 /// Product, of two elements.
 pub fn mul(x: Scalar, y: Scalar) -> Scalar {
     match (x, y) {
-        (Scalar::Complex(a, b), Scalar::Complex(c, d)) => Scalar::Complex(a * c - b * d, a * d + b * c),
+        (Scalar::Complex(a, b), Scalar::Complex(c, d)) => {
+            Scalar::Complex(a * c - b * d, a * d + b * c)
+        }
         _ => by_class(x, y, |x, y| x * y, i128::wrapping_mul),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::OpError;
 use crate::ops::shape::axis;
-use crate::ops::{Case, Operands, Fact};
+use crate::ops::{Case, Fact, Operands};
 use crate::tensor::{Scalar, Tensor, strides};
 use crate::types::{Class, DType, Dim, TensorType};
 
@@ -19,9 +19,15 @@ impl Channels {
         match axis_operand.ints()[..] {
             [a] => {
                 let at = axis(a, x.shape.len())?;
-                Ok(Self { stride: strides(&x.shape)[at], count: x.shape[at] })
+                Ok(Self {
+                    stride: strides(&x.shape)[at],
+                    count: x.shape[at],
+                })
             }
-            _ => Ok(Self { stride: 1, count: 1 }),
+            _ => Ok(Self {
+                stride: 1,
+                count: 1,
+            }),
         }
     }
 
@@ -40,7 +46,10 @@ impl Channels {
         if parameter.len() == 1 || parameter.len() == self.count {
             return Ok(());
         }
-        Err(OpError::shapes("one parameter, or one a channel", &[&parameter.shape, &[self.count]]))
+        Err(OpError::shapes(
+            "one parameter, or one a channel",
+            &[&parameter.shape, &[self.count]],
+        ))
     }
 
     /// The parameter of element `i`.
@@ -52,7 +61,9 @@ impl Channels {
 /// The operand's shape with the element kind of operand `kind`.
 pub fn infer(operands: Operands<'_>, kind: usize) -> Result<Vec<Fact>, OpError> {
     let dtype = operands.tensor(kind)?.dtype;
-    Ok(vec![TensorType::new(dtype, operands.tensor(0)?.shape.iter().cloned()).into()])
+    Ok(vec![
+        TensorType::new(dtype, operands.tensor(0)?.shape.iter().cloned()).into(),
+    ])
 }
 
 /// The largest and smallest number of a kind.
@@ -79,21 +90,25 @@ pub fn per_channel(operands: Operands<'_>, dtype: DType) -> Result<TensorType, O
     Ok(TensorType::new(dtype, [extent]))
 }
 
-/// Smallest and largest element of every channel.
+/// Smallest and largest element of every channel, NaN where it has one.
 pub fn extremes(x: &Tensor, channels: Channels) -> Vec<(f64, f64)> {
     let mut out = vec![(f64::INFINITY, f64::NEG_INFINITY); channels.count()];
     for i in 0..x.len() {
         let (v, range) = (x.get(i).float(), &mut out[channels.of(i)]);
-        *range = (range.0.min(v), range.1.max(v));
+        let keep = |best: f64, beaten: bool| if beaten || v.is_nan() { v } else { best };
+        *range = (keep(range.0, v < range.0), keep(range.1, v > range.1));
     }
     out
 }
 
-/// The two ends of the range in operand 1.
+/// The two ends of the range in operand 1, in order.
 pub fn ends(range: &Tensor) -> Result<(f64, f64), OpError> {
     match range.floats()[..] {
-        [low, high] => Ok((low, high)),
-        _ => Err(OpError::shapes("a range has two ends", &[&range.shape])),
+        [low, high] if low < high => Ok((low, high)),
+        _ => Err(OpError::shapes(
+            "a range has two ends in order",
+            &[&range.shape],
+        )),
     }
 }
 
@@ -116,10 +131,15 @@ pub fn cases<O: Copy>(op: O, quantize: bool) -> Vec<Case<O>> {
         Some(Case { op, inputs })
     };
     let (wide, half) = (DType::F32, DType::F16);
-    [case(wide, DType::I8, true), case(half, DType::U8, false), case(wide, DType::I4, true), case(wide, DType::F8E4M3, false)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        case(wide, DType::I8, true),
+        case(half, DType::U8, false),
+        case(wide, DType::I4, true),
+        case(wide, DType::F8E4M3, false),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Examples of an operation with operands: tensor, range of kind `code`, axis.
@@ -133,5 +153,9 @@ pub fn statistics_cases<O: Copy>(op: O, kinds: &[(DType, DType)]) -> Vec<Case<O>
         ];
         Some(Case { op, inputs })
     };
-    kinds.iter().flat_map(|k| [case(k, 1), case(k, -2)]).flatten().collect()
+    kinds
+        .iter()
+        .flat_map(|k| [case(k, 1), case(k, -2)])
+        .flatten()
+        .collect()
 }

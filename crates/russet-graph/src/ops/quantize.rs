@@ -29,16 +29,27 @@ impl OpDef for Quantize {
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
-        let [x, scale, offset1, offset2, axis] = inputs else { return Err(OpError::Arity { expected: "5".into(), got: inputs.len() }) };
+        let [x, scale, offset1, offset2, axis] = inputs else {
+            return Err(OpError::Arity {
+                expected: "5".into(),
+                got: inputs.len(),
+            });
+        };
         let channels = Channels::new(x, axis)?;
-        [scale, offset1, offset2].into_iter().try_for_each(|p| channels.check(p))?;
+        [scale, offset1, offset2]
+            .into_iter()
+            .try_for_each(|p| channels.check(p))?;
         let (low, high) = quantization::limits(offset1.dtype);
         let whole = !offset1.dtype.is_float();
         let mut out = TensorMut::zeros(offset1.dtype, &x.shape)?;
         for i in 0..x.len() {
             let at = |p: &Tensor| channels.pick(p, i).float();
             let steps = (x.get(i).float() - at(offset2)) / at(scale);
-            let steps = if whole { steps.round_ties_even() } else { steps };
+            let steps = if whole {
+                steps.round_ties_even()
+            } else {
+                steps
+            };
             out.set(i, Scalar::Float((steps + at(offset1)).clamp(low, high)));
         }
         Ok(vec![out.finish()])

@@ -36,8 +36,15 @@ impl OpDef for Range {
         };
         let count = count.as_const().map_or(count, |c| Dim::Const(c.max(0)));
         let known = count.as_const().filter(|&c| c <= super::KNOWN_LIMIT as i64);
-        let known = known.map(|c| (0..c).map(|i| start.add(&step.mul(&Dim::Const(i)))).collect());
-        Ok(vec![Fact::with_known(TensorType::new(dtype, [count]), known)])
+        let known = known.map(|c| {
+            (0..c)
+                .map(|i| start.add(&step.mul(&Dim::Const(i))))
+                .collect()
+        });
+        Ok(vec![Fact::with_known(
+            TensorType::new(dtype, [count]),
+            known,
+        )])
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
@@ -47,30 +54,53 @@ impl OpDef for Range {
         }
         let (start, stop, step) = (at(0), at(1), at(2));
         if step.float() == 0.0 {
-            return Err(OpError::Range { what: "the step of a range", value: 0, allowed: "not 0".into() });
+            return Err(OpError::Range {
+                what: "the step of a range",
+                value: 0,
+                allowed: "not 0".into(),
+            });
         }
         let floats = inputs[0].dtype.is_float();
         let count = if floats {
-            ((stop.float() - start.float()) / step.float()).ceil().max(0.0) as usize
+            ((stop.float() - start.float()) / step.float())
+                .ceil()
+                .max(0.0) as usize
         } else {
             let (span, step) = (stop.int() - start.int(), step.int());
             usize::try_from((span + step - step.signum()).div_euclid(step).max(0)).unwrap_or(0)
         };
         let mut out = TensorMut::zeros(inputs[0].dtype, &[count])?;
         for i in 0..count {
-            out.set(i, if floats {
-                Scalar::Float(start.float() + i as f64 * step.float())
-            } else {
-                Scalar::Int(start.int() + i as i128 * step.int())
-            });
+            out.set(
+                i,
+                if floats {
+                    Scalar::Float(start.float() + i as f64 * step.float())
+                } else {
+                    Scalar::Int(start.int() + i as i128 * step.int())
+                },
+            );
         }
         Ok(vec![out.finish()])
     }
 
     fn cases() -> Vec<Case<Self>> {
         let case = |dtype, v: [f64; 3]| {
-            let one = |x: f64| Tensor::from_scalars(dtype, &[], &[if dtype == DType::I32 { Scalar::Int(x as i128) } else { Scalar::Float(x) }]).ok();
-            Some(Case { op: Self, inputs: vec![one(v[0])?, one(v[1])?, one(v[2])?] })
+            let one = |x: f64| {
+                Tensor::from_scalars(
+                    dtype,
+                    &[],
+                    &[if dtype == DType::I32 {
+                        Scalar::Int(x as i128)
+                    } else {
+                        Scalar::Float(x)
+                    }],
+                )
+                .ok()
+            };
+            Some(Case {
+                op: Self,
+                inputs: vec![one(v[0])?, one(v[1])?, one(v[2])?],
+            })
         };
         [
             case(DType::I32, [0.0, 10.0, 1.0]),

@@ -6,8 +6,8 @@ use super::reduction::{self, by_class, reduce};
 use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
-use crate::tensor::{Tensor};
-use crate::types::{DType};
+use crate::tensor::Tensor;
+use crate::types::DType;
 
 simple_op! {
     /// Operands: tensor, axes (integers). Reduced axes keep extent 1.
@@ -29,7 +29,15 @@ impl OpDef for ReduceMax {
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let float = inputs[0].dtype.is_float();
-        reduce(inputs, |g| by_class(g, float, |a, v| if v > a || v.is_nan() { v } else { a }, i128::max, (f64::NEG_INFINITY, i128::MIN)))
+        reduce(inputs, |g| {
+            by_class(
+                g,
+                float,
+                |a, v| if v > a || v.is_nan() { v } else { a },
+                i128::max,
+                (f64::NEG_INFINITY, i128::MIN),
+            )
+        })
     }
 
     fn cases() -> Vec<Case<Self>> {

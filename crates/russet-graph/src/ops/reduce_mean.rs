@@ -7,7 +7,7 @@ use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
 use crate::tensor::{Scalar, Tensor};
-use crate::types::{DType};
+use crate::types::DType;
 
 simple_op! {
     /// Operands: tensor, axes (integers). Reduced axes keep extent 1.
@@ -28,7 +28,9 @@ impl OpDef for ReduceMean {
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
-        reduce(inputs, |g| Scalar::Float(g.iter().map(|v| v.float()).sum::<f64>() / g.len() as f64))
+        reduce(inputs, |g| {
+            Scalar::Float(g.iter().map(|v| v.float()).sum::<f64>() / g.len() as f64)
+        })
     }
 
     fn cases() -> Vec<Case<Self>> {

@@ -7,8 +7,8 @@ use super::shape::product;
 use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
-use crate::tensor::{Tensor};
-use crate::types::{DType};
+use crate::tensor::Tensor;
+use crate::types::DType;
 
 simple_op! {
     /// Operands: tensor, axes (integers). Reduced axes keep extent 1.
@@ -30,7 +30,9 @@ impl OpDef for ReduceProduct {
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let float = inputs[0].dtype.is_float();
-        reduce(inputs, |g| by_class(g, float, |a, v| a * v, i128::wrapping_mul, (1.0, 1)))
+        reduce(inputs, |g| {
+            by_class(g, float, |a, v| a * v, i128::wrapping_mul, (1.0, 1))
+        })
     }
 
     fn cases() -> Vec<Case<Self>> {

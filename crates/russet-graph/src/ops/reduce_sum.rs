@@ -6,7 +6,7 @@ use super::reduction::{self, by_class, reduce};
 use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
-use crate::tensor::{Tensor};
+use crate::tensor::Tensor;
 use crate::types::{DType, Dim};
 
 simple_op! {
@@ -29,7 +29,9 @@ impl OpDef for ReduceSum {
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let float = inputs[0].dtype.is_float();
-        reduce(inputs, |g| by_class(g, float, |a, v| a + v, i128::wrapping_add, (0.0, 0)))
+        reduce(inputs, |g| {
+            by_class(g, float, |a, v| a + v, i128::wrapping_add, (0.0, 0))
+        })
     }
 
     fn cases() -> Vec<Case<Self>> {

@@ -122,7 +122,10 @@ pub fn cases<O: Copy>(op: O, kinds: &[DType]) -> Vec<Case<O>> {
         }
         let line = x.and_then(|x| x.reshaped(&[12]));
         let axis = Tensor::from_ints(DType::I32, &[1], &[0]);
-        out.extend(line.and_then(|x| Ok(vec![x, axis?])).map(|inputs| Case { op, inputs }));
+        out.extend(
+            line.and_then(|x| Ok(vec![x, axis?]))
+                .map(|inputs| Case { op, inputs }),
+        );
     }
     out
 }

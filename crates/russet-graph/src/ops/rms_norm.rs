@@ -32,24 +32,42 @@ impl OpDef for RmsNorm {
     }
 
     fn from_attributes(attributes: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
-        let axes = find(attributes, "axes").map(|a| a.as_ints().unwrap_or_else(|| a.as_int().into_iter().collect()));
+        let axes = find(attributes, "axes").map(|a| {
+            a.as_ints()
+                .unwrap_or_else(|| a.as_int().into_iter().collect())
+        });
         if axes.is_some_and(|a| a != [-1]) {
-            return Err(OpError::Attribute { name: "axes", expected: "the last axis" });
+            return Err(OpError::Attribute {
+                name: "axes",
+                expected: "the last axis",
+            });
         }
         if roles(attributes) != ["input", "scale"] {
-            return Err(OpError::Attribute { name: "inputs", expected: "input and scale" });
+            return Err(OpError::Attribute {
+                name: "inputs",
+                expected: "input and scale",
+            });
         }
         let eps = find(attributes, "eps").and_then(Attr::as_float);
-        eps.map(|eps| Self { eps }).ok_or(OpError::Attribute { name: "eps", expected: "a number" })
+        eps.map(|eps| Self { eps }).ok_or(OpError::Attribute {
+            name: "eps",
+            expected: "a number",
+        })
     }
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let (x, scale) = (operands.tensor(0)?, operands.tensor(1)?);
         axis(-1, x.rank())?;
         if scale.dtype != x.dtype || scale.rank() > x.rank() {
-            return Err(OpError::Kind { rule: "input and scale have one element kind", index: 1, got: scale.dtype });
+            return Err(OpError::Kind {
+                rule: "input and scale have one element kind",
+                index: 1,
+                got: scale.dtype,
+            });
         }
-        Ok(vec![TensorType::new(x.dtype, x.shape.iter().cloned()).into()])
+        Ok(vec![
+            TensorType::new(x.dtype, x.shape.iter().cloned()).into(),
+        ])
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
@@ -62,7 +80,9 @@ impl OpDef for RmsNorm {
             let factor = 1.0 / (mean + self.eps).sqrt();
             for (i, v) in values.iter().enumerate() {
                 let at = row * width + i;
-                let scale = scale.get(broadcast_index(at, &x.shape, &scale.shape)).float();
+                let scale = scale
+                    .get(broadcast_index(at, &x.shape, &scale.shape))
+                    .float();
                 out.set(at, Scalar::Float(round_to(x.dtype, v * factor) * scale));
             }
         }
@@ -71,11 +91,16 @@ impl OpDef for RmsNorm {
 
     fn cases() -> Vec<Case<Self>> {
         let ramp = |shape: &[usize], dtype| {
-            let values: Vec<f64> = (0..shape.iter().product()).map(|i| (i * 7 % 11) as f64 * 0.3 - 1.4).collect();
+            let values: Vec<f64> = (0..shape.iter().product())
+                .map(|i| (i * 7 % 11) as f64 * 0.3 - 1.4)
+                .collect();
             Tensor::from_floats(dtype, shape, &values).ok()
         };
         let case = |x: &[usize], scale: &[usize], dtype| {
-            Some(Case { op: Self { eps: 1e-6 }, inputs: vec![ramp(x, dtype)?, ramp(scale, dtype)?] })
+            Some(Case {
+                op: Self { eps: 1e-6 },
+                inputs: vec![ramp(x, dtype)?, ramp(scale, dtype)?],
+            })
         };
         [
             case(&[1, 3, 20], &[20], DType::F16),

@@ -39,8 +39,11 @@ pub enum Second {
 }
 
 impl Second {
-    const ROLES: [(Self, &'static [&'static str]); 3] =
-        [(Self::None, &["input"]), (Self::Cos, &["input", "cos"]), (Self::Positions, &["input", "position_ids"])];
+    const ROLES: [(Self, &'static [&'static str]); 3] = [
+        (Self::None, &["input"]),
+        (Self::Cos, &["input", "cos"]),
+        (Self::Positions, &["input", "position_ids"]),
+    ];
 }
 
 impl Rope {
@@ -49,7 +52,11 @@ impl Rope {
         let dims = self.dims.filter(|d| *d < width).unwrap_or(width);
         if dims < 2 || dims % 2 != 0 {
             let value = dims as i64;
-            return Err(OpError::Range { what: "the elements to turn", value, allowed: "an even number from 2".into() });
+            return Err(OpError::Range {
+                what: "the elements to turn",
+                value,
+                allowed: "an even number from 2".into(),
+            });
         }
         Ok(dims / 2)
     }
@@ -67,7 +74,10 @@ impl OpDef for Rope {
     const ARITY: std::ops::RangeInclusive<usize> = 1..=2;
 
     fn attributes(&self) -> Attributes {
-        let roles = Second::ROLES.iter().find(|(s, _)| *s == self.second).map_or(&[][..], |(_, r)| r);
+        let roles = Second::ROLES
+            .iter()
+            .find(|(s, _)| *s == self.second)
+            .map_or(&[][..], |(_, r)| r);
         let mut out: Attributes = vec![
             ("base".into(), Attr::float(self.base)),
             ("interleaved".into(), Attr::Bool(self.interleaved)),
@@ -81,19 +91,33 @@ impl OpDef for Rope {
     fn from_attributes(attributes: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
         let roles = roles(attributes);
         let known = Second::ROLES.iter().find(|(_, r)| *r == roles);
-        let second = known.map(|(s, _)| *s).ok_or(OpError::Attribute { name: "inputs", expected: "input, or input and positions" })?;
+        let second = known.map(|(s, _)| *s).ok_or(OpError::Attribute {
+            name: "inputs",
+            expected: "input, or input and positions",
+        })?;
         let dims = match find(attributes, "dims") {
             None | Some(Attr::Unit) => None,
             Some(d) => {
                 let dims = d.as_int().and_then(|d| usize::try_from(d).ok());
-                Some(dims.ok_or(OpError::Attribute { name: "dims", expected: "a positive integer" })?)
+                Some(dims.ok_or(OpError::Attribute {
+                    name: "dims",
+                    expected: "a positive integer",
+                })?)
             }
         };
         let number = |name, default| find(attributes, name).map_or(Some(default), Attr::as_float);
         Ok(Self {
-            base: number("base", 1e4).ok_or(OpError::Attribute { name: "base", expected: "a number" })?,
-            scale: number("scale", 1.0).ok_or(OpError::Attribute { name: "scale", expected: "a number" })?,
-            interleaved: find(attributes, "interleaved").and_then(Attr::as_bool).unwrap_or(false),
+            base: number("base", 1e4).ok_or(OpError::Attribute {
+                name: "base",
+                expected: "a number",
+            })?,
+            scale: number("scale", 1.0).ok_or(OpError::Attribute {
+                name: "scale",
+                expected: "a number",
+            })?,
+            interleaved: find(attributes, "interleaved")
+                .and_then(Attr::as_bool)
+                .unwrap_or(false),
             dims,
             second,
         })
@@ -101,21 +125,39 @@ impl OpDef for Rope {
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let x = operands.tensor(0)?;
-        let width = x.shape.last().and_then(Dim::as_const).and_then(|w| usize::try_from(w).ok());
+        let width = x
+            .shape
+            .last()
+            .and_then(Dim::as_const)
+            .and_then(|w| usize::try_from(w).ok());
         if x.rank() < 2 {
-            return Err(OpError::Shape { rule: "rows have a position and a width", shapes: x.to_string() });
+            return Err(OpError::Shape {
+                rule: "rows have a position and a width",
+                shapes: x.to_string(),
+            });
         }
         self.pairs(width.ok_or(OpError::Unknown("the width of a row"))?)?;
         // A float `cos` would be a table: that is another operation.
         if self.second != Second::None && !operands.tensor(1)?.dtype.is_int() {
-            return Err(OpError::Kind { rule: "positions are integers", index: 1, got: operands.tensor(1)?.dtype });
+            return Err(OpError::Kind {
+                rule: "positions are integers",
+                index: 1,
+                got: operands.tensor(1)?.dtype,
+            });
         }
-        Ok(vec![TensorType::new(x.dtype, x.shape.iter().cloned()).into()])
+        Ok(vec![
+            TensorType::new(x.dtype, x.shape.iter().cloned()).into(),
+        ])
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let x = &inputs[0];
-        let [.., q, width] = x.shape[..] else { return Err(OpError::shapes("rows have a position and a width", &[&x.shape])) };
+        let [.., q, width] = x.shape[..] else {
+            return Err(OpError::shapes(
+                "rows have a position and a width",
+                &[&x.shape],
+            ));
+        };
         let pairs = self.pairs(width)?;
         let round = |v: f64| round_to(x.dtype, v);
         let mut out = TensorMut::zeros(x.dtype, &x.shape)?;
@@ -128,7 +170,11 @@ impl OpDef for Rope {
             for i in 0..pairs {
                 let angle = f64::from(position * self.frequency(i, pairs));
                 let (cos, sin) = (round(angle.cos()), round(angle.sin()));
-                let (a, b) = if self.interleaved { (2 * i, 2 * i + 1) } else { (i, i + pairs) };
+                let (a, b) = if self.interleaved {
+                    (2 * i, 2 * i + 1)
+                } else {
+                    (i, i + pairs)
+                };
                 let (a, b) = (row * width + a, row * width + b);
                 let (u, v) = (x.get(a).float(), x.get(b).float());
                 out.set(a, Scalar::Float(round(cos * u) - round(sin * v)));
@@ -139,13 +185,24 @@ impl OpDef for Rope {
     }
 
     fn cases() -> Vec<Case<Self>> {
-        let values: Vec<f64> = (0..2 * 3 * 8).map(|i| (i * 5 % 13) as f64 * 0.25 - 1.5).collect();
+        let values: Vec<f64> = (0..2 * 3 * 8)
+            .map(|i| (i * 5 % 13) as f64 * 0.25 - 1.5)
+            .collect();
         let case = |dtype, dims, interleaved, second: Second| {
             let mut inputs = vec![Tensor::from_floats(dtype, &[1, 2, 3, 8], &values).ok()?];
             if second != Second::None {
                 inputs.push(Tensor::from_ints(DType::I32, &[1, 3], &[7, 8, 9]).ok()?);
             }
-            Some(Case { op: Self { base: 1e4, scale: 1.0, dims, interleaved, second }, inputs })
+            Some(Case {
+                op: Self {
+                    base: 1e4,
+                    scale: 1.0,
+                    dims,
+                    interleaved,
+                    second,
+                },
+                inputs,
+            })
         };
         [
             case(DType::F16, None, false, Second::Cos),

@@ -34,7 +34,10 @@ impl ScaledDotProductAttention {
 
     /// The factor for queries of this width, as the operands' kind holds it.
     pub fn factor(&self, width: usize, dtype: DType) -> f64 {
-        round_to(dtype, self.scale.unwrap_or_else(|| 1.0 / (width as f64).sqrt()))
+        round_to(
+            dtype,
+            self.scale.unwrap_or_else(|| 1.0 / (width as f64).sqrt()),
+        )
     }
 }
 
@@ -57,41 +60,84 @@ impl OpDef for ScaledDotProductAttention {
 
     fn from_attributes(attributes: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
         if roles(attributes) != ROLES {
-            return Err(OpError::Attribute { name: "inputs", expected: "query, key and value" });
+            return Err(OpError::Attribute {
+                name: "inputs",
+                expected: "query, key and value",
+            });
         }
-        let window = find(attributes, "window_size").map_or(Some(0), Attr::as_int).unwrap_or(-1);
-        let causal = find(attributes, "is_causal").and_then(Attr::as_bool).unwrap_or(false);
+        let window = find(attributes, "window_size")
+            .map_or(Some(0), Attr::as_int)
+            .unwrap_or(-1);
+        let causal = find(attributes, "is_causal")
+            .and_then(Attr::as_bool)
+            .unwrap_or(false);
         let window = window.max(0) as usize;
         if window > 0 && !causal {
-            return Err(OpError::Attribute { name: "window_size", expected: "0 without is_causal" });
+            return Err(OpError::Attribute {
+                name: "window_size",
+                expected: "0 without is_causal",
+            });
         }
-        Ok(Self { scale: find(attributes, "scale").and_then(Attr::as_float), causal, window })
+        Ok(Self {
+            scale: find(attributes, "scale").and_then(Attr::as_float),
+            causal,
+            window,
+        })
     }
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
-        let (q, k, v) = (operands.tensor(0)?, operands.tensor(1)?, operands.tensor(2)?);
+        let (q, k, v) = (
+            operands.tensor(0)?,
+            operands.tensor(1)?,
+            operands.tensor(2)?,
+        );
         let fixed = |d: &Dim| d.as_const().filter(|c| *c > 0);
-        let grouped = match (q.shape.get(1).and_then(fixed), k.shape.get(1).and_then(fixed)) {
+        let grouped = match (
+            q.shape.get(1).and_then(fixed),
+            k.shape.get(1).and_then(fixed),
+        ) {
             (Some(heads), Some(kv)) => heads % kv == 0 && v.shape.get(1) == k.shape.get(1),
             _ => false,
         };
         let batch = q.shape.first() == Some(&Dim::Const(1));
-        if [q, k, v].iter().any(|t| t.rank() != 4 || t.dtype != q.dtype) || !batch || !grouped || !q.dtype.is_float() {
+        if [q, k, v]
+            .iter()
+            .any(|t| t.rank() != 4 || t.dtype != q.dtype)
+            || !batch
+            || !grouped
+            || !q.dtype.is_float()
+        {
             let shapes = format!("{q} and {k} and {v}");
-            return Err(OpError::Shape { rule: "queries share key and value heads evenly, in one batch", shapes });
+            return Err(OpError::Shape {
+                rule: "queries share key and value heads evenly, in one batch",
+                shapes,
+            });
         }
-        let shape = [q.shape[0].clone(), q.shape[1].clone(), q.shape[2].clone(), v.shape[3].clone()];
+        let shape = [
+            q.shape[0].clone(),
+            q.shape[1].clone(),
+            q.shape[2].clone(),
+            v.shape[3].clone(),
+        ];
         Ok(vec![TensorType::new(q.dtype, shape).into()])
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let (q, k, v) = (&inputs[0], &inputs[1], &inputs[2]);
-        let ([_, heads, m, d], [_, kv, s, _], [_, _, _, dv]) = (&q.shape[..], &k.shape[..], &v.shape[..]) else {
-            return Err(OpError::shapes("queries, keys and values have four axes", &[&q.shape, &k.shape, &v.shape]));
+        let ([_, heads, m, d], [_, kv, s, _], [_, _, _, dv]) =
+            (&q.shape[..], &k.shape[..], &v.shape[..])
+        else {
+            return Err(OpError::shapes(
+                "queries, keys and values have four axes",
+                &[&q.shape, &k.shape, &v.shape],
+            ));
         };
         let (heads, m, d, kv, s, dv) = (*heads, *m, *d, *kv, *s, *dv);
         if self.causal && m > s {
-            return Err(OpError::shapes("there are as many keys as queries, or more", &[&q.shape, &k.shape]));
+            return Err(OpError::shapes(
+                "there are as many keys as queries, or more",
+                &[&q.shape, &k.shape],
+            ));
         }
         let round = |x: f64| round_to(q.dtype, x);
         let factor = self.factor(d, q.dtype);
@@ -99,15 +145,24 @@ impl OpDef for ScaledDotProductAttention {
         for (h, i) in (0..heads).flat_map(|h| (0..m).map(move |i| (h, i))) {
             let group = h / (heads / kv);
             let score = |j: usize| {
-                let terms = (0..d).map(|c| round(q.get((h * m + i) * d + c).float() * factor) * k.get((group * s + j) * d + c).float());
-                let hidden = if self.sees(i, m, j, s) { 0.0 } else { round(-1e4) };
+                let terms = (0..d).map(|c| {
+                    round(q.get((h * m + i) * d + c).float() * factor)
+                        * k.get((group * s + j) * d + c).float()
+                });
+                let hidden = if self.sees(i, m, j, s) {
+                    0.0
+                } else {
+                    round(-1e4)
+                };
                 round(round(terms.sum()) + hidden)
             };
             let scores: Vec<f64> = (0..s).map(score).collect();
             let max = scores.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
             let sum: f64 = scores.iter().map(|x| (x - max).exp()).sum();
             for c in 0..dv {
-                let mixed = (0..s).map(|j| round((scores[j] - max).exp() / sum) * v.get((group * s + j) * dv + c).float());
+                let mixed = (0..s).map(|j| {
+                    round((scores[j] - max).exp() / sum) * v.get((group * s + j) * dv + c).float()
+                });
                 out.set((h * m + i) * dv + c, Scalar::Float(mixed.sum()));
             }
         }
@@ -116,12 +171,22 @@ impl OpDef for ScaledDotProductAttention {
 
     fn cases() -> Vec<Case<Self>> {
         let ramp = |shape: [usize; 4], step: usize, dtype| {
-            let values: Vec<f64> = (0..shape.iter().product()).map(|i| (i * step % 17) as f64 * 0.125 - 1.0).collect();
+            let values: Vec<f64> = (0..shape.iter().product())
+                .map(|i| (i * step % 17) as f64 * 0.125 - 1.0)
+                .collect();
             Tensor::from_floats(dtype, &shape, &values).ok()
         };
         let case = |dtype, m, s, causal, window, scale| {
-            let op = Self { scale, causal, window };
-            let inputs = vec![ramp([1, 4, m, 8], 5, dtype)?, ramp([1, 2, s, 8], 7, dtype)?, ramp([1, 2, s, 8], 3, dtype)?];
+            let op = Self {
+                scale,
+                causal,
+                window,
+            };
+            let inputs = vec![
+                ramp([1, 4, m, 8], 5, dtype)?,
+                ramp([1, 2, s, 8], 7, dtype)?,
+                ramp([1, 2, s, 8], 3, dtype)?,
+            ];
             Some(Case { op, inputs })
         };
         [

@@ -26,8 +26,12 @@ pub enum Combiner {
 }
 
 impl Combiner {
-    const NAMES: [(Self, &'static str); 4] =
-        [(Self::Sum, "sum"), (Self::Product, "product"), (Self::Min, "min"), (Self::Max, "max")];
+    const NAMES: [(Self, &'static str); 4] = [
+        (Self::Sum, "sum"),
+        (Self::Product, "product"),
+        (Self::Min, "min"),
+        (Self::Max, "max"),
+    ];
 
     /// The value before the first element.
     fn start(self, float: bool) -> Scalar {
@@ -37,7 +41,11 @@ impl Combiner {
             Self::Min => (f64::INFINITY, i128::MAX),
             Self::Max => (f64::NEG_INFINITY, i128::MIN),
         };
-        if float { Scalar::Float(f) } else { Scalar::Int(i) }
+        if float {
+            Scalar::Float(f)
+        } else {
+            Scalar::Int(i)
+        }
     }
 
     fn apply(self, a: Scalar, x: Scalar) -> Scalar {
@@ -64,16 +72,24 @@ impl OpDef for Scan {
     const ARITY: std::ops::RangeInclusive<usize> = 3..=3;
 
     fn attributes(&self) -> Attributes {
-        let name = Combiner::NAMES.iter().find(|(c, _)| *c == self.combiner).map_or("sum", |(_, n)| n);
-        vec![("scan_op".into(), Attr::str(name))]
+        let name = Combiner::NAMES
+            .iter()
+            .find(|(c, _)| *c == self.combiner)
+            .map_or("sum", |(_, n)| n);
+        vec![("combiner".into(), Attr::str(name))]
     }
 
     fn from_attributes(attributes: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
-        let name = find(attributes, "scan_op").and_then(Attr::as_str);
+        let name = find(attributes, "combiner").and_then(Attr::as_str);
         let found = Combiner::NAMES.iter().find(|(_, n)| name == Some(*n));
         found
-            .map(|(combiner, _)| Self { combiner: *combiner })
-            .ok_or(OpError::Attribute { name: "scan_op", expected: "sum, product, min or max" })
+            .map(|(combiner, _)| Self {
+                combiner: *combiner,
+            })
+            .ok_or(OpError::Attribute {
+                name: "combiner",
+                expected: "sum, product, min or max",
+            })
     }
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
@@ -85,7 +101,10 @@ impl OpDef for Scan {
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let x = &inputs[0];
-        let at = axis(inputs[1].ints().first().copied().unwrap_or(0), x.shape.len())?;
+        let at = axis(
+            inputs[1].ints().first().copied().unwrap_or(0),
+            x.shape.len(),
+        )?;
         let reverse = inputs[2].scalars().next().is_some_and(Scalar::bool);
         let mut out = TensorMut::zeros(x.dtype, &x.shape)?;
         along(x, at, |_, line, places| {
@@ -107,9 +126,22 @@ impl OpDef for Scan {
                 Tensor::from_ints(DType::U32, &[], &[at]).ok()?,
                 Tensor::from_ints(DType::Bool, &[], &[reverse]).ok()?,
             ];
-            Some(Case { op: Self { combiner }, inputs })
+            Some(Case {
+                op: Self { combiner },
+                inputs,
+            })
         };
-        let all = |(combiner, _)| [case(combiner, DType::F32, 1, 0), case(combiner, DType::F16, 0, 1), case(combiner, DType::I32, 1, 1)];
-        Combiner::NAMES.into_iter().flat_map(all).flatten().collect()
+        let all = |(combiner, _)| {
+            [
+                case(combiner, DType::F32, 1, 0),
+                case(combiner, DType::F16, 0, 1),
+                case(combiner, DType::I32, 1, 1),
+            ]
+        };
+        Combiner::NAMES
+            .into_iter()
+            .flat_map(all)
+            .flatten()
+            .collect()
     }
 }

@@ -36,13 +36,26 @@ pub fn extent(begin: &Dim, end: &Dim, stride: &Dim) -> Dim {
         Some(1) => span,
         _ => span.add(stride).sub(&Dim::Const(1)).div(stride),
     };
-    if count.as_const().is_some_and(|c| c < 0) { Dim::Const(0) } else { count }
+    if count.as_const().is_some_and(|c| c < 0) {
+        Dim::Const(0)
+    } else {
+        count
+    }
 }
 
 /// `(begin, extent, stride)` of one axis of a concrete slice.
-pub fn resolve(begin: i64, end: i64, stride: i64, n: usize) -> Result<(usize, usize, usize), OpError> {
+pub fn resolve(
+    begin: i64,
+    end: i64,
+    stride: i64,
+    n: usize,
+) -> Result<(usize, usize, usize), OpError> {
     if stride < 1 {
-        return Err(OpError::Range { what: "a slice stride", value: stride, allowed: "1 or more".into() });
+        return Err(OpError::Range {
+            what: "a slice stride",
+            value: stride,
+            allowed: "1 or more".into(),
+        });
     }
     let n = n as i64;
     let clamp = |v: i64| (if v < 0 { v.saturating_add(n) } else { v }).clamp(0, n);
@@ -55,9 +68,14 @@ pub fn resolve(begin: i64, end: i64, stride: i64, n: usize) -> Result<(usize, us
 pub fn axes(shape: &[usize], inputs: &[Tensor]) -> Result<Vec<(usize, usize, usize)>, OpError> {
     let bounds: Vec<Vec<i64>> = inputs.iter().map(Tensor::ints).collect();
     if bounds.iter().any(|b| b.len() != shape.len()) {
-        return Err(OpError::shapes("slice bounds have one entry an axis", &[shape, &inputs[0].shape]));
+        return Err(OpError::shapes(
+            "slice bounds have one entry an axis",
+            &[shape, &inputs[0].shape],
+        ));
     }
-    (0..shape.len()).map(|i| resolve(bounds[0][i], bounds[1][i], bounds[2][i], shape[i])).collect()
+    (0..shape.len())
+        .map(|i| resolve(bounds[0][i], bounds[1][i], bounds[2][i], shape[i]))
+        .collect()
 }
 
 impl OpDef for Slice {
@@ -75,7 +93,9 @@ impl OpDef for Slice {
         let shape = (0..t.rank()).map(|i| {
             let at = |k: usize| bounds.as_ref().and_then(|b| b[k].get(i).cloned());
             match (at(0), at(1), at(2)) {
-                (Some(b), Some(e), Some(s)) => extent(&bound(&b, &t.shape[i]), &bound(&e, &t.shape[i]), &s),
+                (Some(b), Some(e), Some(s)) => {
+                    extent(&bound(&b, &t.shape[i]), &bound(&e, &t.shape[i]), &s)
+                }
                 _ => Dim::Unknown,
             }
         });
@@ -107,7 +127,10 @@ impl OpDef for Slice {
             let values: Vec<i64> = (0..shape.iter().product::<usize>() as i64).collect();
             let ints = |v: &[i64]| Tensor::from_ints(DType::I32, &[v.len()], v);
             let x = Tensor::from_ints(DType::I32, shape, &values).ok()?;
-            Some(Case { op: Self, inputs: vec![x, ints(b).ok()?, ints(e).ok()?, ints(s).ok()?] })
+            Some(Case {
+                op: Self,
+                inputs: vec![x, ints(b).ok()?, ints(e).ok()?, ints(s).ok()?],
+            })
         };
         let max = i64::from(i32::MAX);
         [
@@ -123,8 +146,14 @@ impl OpDef for Slice {
 
 /// Follows the contents of a slice of a followed vector.
 fn slice_known(operands: Operands<'_>, t: &TensorType, out: &TensorType) -> Option<Vec<Dim>> {
-    let (known, [n]) = (operands.known(0)?, &t.fixed_shape()?[..]) else { return None };
+    let (known, [n]) = (operands.known(0)?, &t.fixed_shape()?[..]) else {
+        return None;
+    };
     let (b, e, s) = (operands.int(1)?, operands.int(2)?, operands.int(3)?);
     let (begin, count, stride) = resolve(b, e, s, *n).ok()?;
-    (out.fixed_len()? == count).then(|| (0..count).map(|i| known.get(begin + i * stride).cloned()).collect())?
+    (out.fixed_len()? == count).then(|| {
+        (0..count)
+            .map(|i| known.get(begin + i * stride).cloned())
+            .collect()
+    })?
 }

@@ -26,7 +26,9 @@ impl OpDef for SliceUpdate {
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let t = operands.tensor(0)?;
-        Ok(vec![TensorType::new(t.dtype, t.shape.iter().cloned()).into()])
+        Ok(vec![
+            TensorType::new(t.dtype, t.shape.iter().cloned()).into(),
+        ])
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
@@ -34,7 +36,10 @@ impl OpDef for SliceUpdate {
         let axes = axes(&x.shape, &inputs[2..])?;
         let shape: Vec<usize> = axes.iter().map(|a| a.1).collect();
         if broadcast_fixed(&update.shape, &shape)? != shape {
-            return Err(OpError::shapes("an update fills its box", &[&update.shape, &shape]));
+            return Err(OpError::shapes(
+                "an update fills its box",
+                &[&update.shape, &shape],
+            ));
         }
         let to = strides(&x.shape);
         let mut out = TensorMut::zeros(x.dtype, &x.shape)?;
@@ -55,11 +60,25 @@ impl OpDef for SliceUpdate {
         let x = ints(&[3, 4], &(0..12).collect::<Vec<_>>());
         let max = i64::from(i32::MAX);
         let case = |u: Option<Tensor>, b: [i64; 2], e: [i64; 2], s: [i64; 2]| {
-            Some(Case { op: Self, inputs: vec![x.clone()?, u?, ints(&[2], &b)?, ints(&[2], &e)?, ints(&[2], &s)?] })
+            Some(Case {
+                op: Self,
+                inputs: vec![
+                    x.clone()?,
+                    u?,
+                    ints(&[2], &b)?,
+                    ints(&[2], &e)?,
+                    ints(&[2], &s)?,
+                ],
+            })
         };
         [
             case(ints(&[1, 4], &[9, 8, 7, 6]), [1, 0], [2, max], [1, 1]),
-            case(ints(&[3, 2], &[1, 2, 3, 4, 5, 6]), [0, 0], [max, max], [1, 2]),
+            case(
+                ints(&[3, 2], &[1, 2, 3, 4, 5, 6]),
+                [0, 0],
+                [max, max],
+                [1, 2],
+            ),
             case(ints(&[0, 4], &[]), [3, 0], [3, 4], [1, 1]),
         ]
         .into_iter()

@@ -29,7 +29,11 @@ impl OpDef for Split {
             return Err(OpError::Unknown("the sizes of a split"));
         };
         let at = axis(at, t.rank())?;
-        let sizes = if operands.tensor(1)?.rank() == 0 { even(&t.shape[at], &sizes[0])? } else { sizes.to_vec() };
+        let sizes = if operands.tensor(1)?.rank() == 0 {
+            even(&t.shape[at], &sizes[0])?
+        } else {
+            sizes.to_vec()
+        };
         let part = |size: Dim| {
             let mut shape = t.shape.clone();
             shape[at] = size;
@@ -40,12 +44,25 @@ impl OpDef for Split {
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let x = &inputs[0];
-        let at = axis(inputs[2].ints().first().copied().unwrap_or(0), x.shape.len())?;
+        let at = axis(
+            inputs[2].ints().first().copied().unwrap_or(0),
+            x.shape.len(),
+        )?;
         let sizes: Vec<Dim> = inputs[1].ints().into_iter().map(Dim::Const).collect();
-        let sizes = if inputs[1].shape.is_empty() { even(&Dim::from(x.shape[at]), &sizes[0])? } else { sizes };
-        let sizes: Vec<usize> = sizes.iter().filter_map(|d| usize::try_from(d.as_const()?).ok()).collect();
+        let sizes = if inputs[1].shape.is_empty() {
+            even(&Dim::from(x.shape[at]), &sizes[0])?
+        } else {
+            sizes
+        };
+        let sizes: Vec<usize> = sizes
+            .iter()
+            .filter_map(|d| usize::try_from(d.as_const()?).ok())
+            .collect();
         if sizes.iter().sum::<usize>() != x.shape[at] {
-            return Err(OpError::shapes("the parts of a split add up to the extent", &[&sizes, &x.shape]));
+            return Err(OpError::shapes(
+                "the parts of a split add up to the extent",
+                &[&sizes, &x.shape],
+            ));
         }
         let inner: usize = x.shape[at + 1..].iter().product();
         let outer: usize = x.shape[..at].iter().product();
@@ -68,7 +85,14 @@ impl OpDef for Split {
     fn cases() -> Vec<Case<Self>> {
         let x = Tensor::from_ints(DType::I32, &[2, 5], &(0..10).collect::<Vec<_>>());
         let case = |sizes: Result<Tensor, OpError>, at: i64| {
-            Some(Case { op: Self, inputs: vec![x.clone().ok()?, sizes.ok()?, Tensor::from_ints(DType::I32, &[], &[at]).ok()?] })
+            Some(Case {
+                op: Self,
+                inputs: vec![
+                    x.clone().ok()?,
+                    sizes.ok()?,
+                    Tensor::from_ints(DType::I32, &[], &[at]).ok()?,
+                ],
+            })
         };
         [
             case(Tensor::from_ints(DType::U32, &[2], &[2, 3]), 1),
@@ -83,9 +107,18 @@ impl OpDef for Split {
 
 /// Sizes of parts of `size`, the last one what is left.
 fn even(extent: &Dim, size: &Dim) -> Result<Vec<Dim>, OpError> {
-    let (Some(n), Some(size)) = (extent.as_const(), size.as_const()) else { return Err(OpError::Unknown("the sizes of a split")) };
+    let (Some(n), Some(size)) = (extent.as_const(), size.as_const()) else {
+        return Err(OpError::Unknown("the sizes of a split"));
+    };
     if size < 1 || n / size > 1 << 20 {
-        return Err(OpError::Range { what: "the size of a part", value: size, allowed: "1 or more".into() });
+        return Err(OpError::Range {
+            what: "the size of a part",
+            value: size,
+            allowed: "1 or more".into(),
+        });
     }
-    Ok((0..n).step_by(size as usize).map(|at| Dim::Const(size.min(n - at))).collect())
+    Ok((0..n)
+        .step_by(size as usize)
+        .map(|at| Dim::Const(size.min(n - at)))
+        .collect())
 }

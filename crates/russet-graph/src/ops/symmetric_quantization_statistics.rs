@@ -6,7 +6,7 @@ use super::quantization::{self, Channels};
 use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
-use crate::tensor::{Tensor};
+use crate::tensor::Tensor;
 use crate::types::DType;
 
 simple_op! {
@@ -32,8 +32,15 @@ impl OpDef for SymmetricQuantizationStatistics {
         let channels = Channels::new(&inputs[0], &inputs[2])?;
         let (low, high) = quantization::ends(&inputs[1])?;
         let scale = |(min, max): (f64, f64)| 2.0 * min.abs().max(max.abs()) / (high - low);
-        let scales: Vec<f64> = quantization::extremes(&inputs[0], channels).into_iter().map(scale).collect();
-        Ok(vec![Tensor::from_floats(inputs[0].dtype, &[scales.len()], &scales)?])
+        let scales: Vec<f64> = quantization::extremes(&inputs[0], channels)
+            .into_iter()
+            .map(scale)
+            .collect();
+        Ok(vec![Tensor::from_floats(
+            inputs[0].dtype,
+            &[scales.len()],
+            &scales,
+        )?])
     }
 
     fn cases() -> Vec<Case<Self>> {

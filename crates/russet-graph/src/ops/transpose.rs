@@ -26,7 +26,10 @@ impl OpDef for Transpose {
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let t = operands.tensor(0)?;
         let shape = match operands.ints(1) {
-            Some(p) => order(&p, t.rank())?.into_iter().map(|i| t.shape[i].clone()).collect(),
+            Some(p) => order(&p, t.rank())?
+                .into_iter()
+                .map(|i| t.shape[i].clone())
+                .collect(),
             None => vec![Dim::Unknown; t.rank()],
         };
         Ok(vec![TensorType::new(t.dtype, shape).into()])
@@ -52,18 +55,32 @@ impl OpDef for Transpose {
     fn cases() -> Vec<Case<Self>> {
         let x = Tensor::from_ints(DType::I32, &[2, 3, 4], &(0..24).collect::<Vec<_>>());
         let orders: [&[i64]; 3] = [&[2, 0, 1], &[0, 1, 2], &[-1, 1, 0]];
-        let case = |o: &&[i64]| Some(Case { op: Self, inputs: vec![x.clone().ok()?, Tensor::from_ints(DType::I32, &[3], *o).ok()?] });
+        let case = |o: &&[i64]| {
+            Some(Case {
+                op: Self,
+                inputs: vec![
+                    x.clone().ok()?,
+                    Tensor::from_ints(DType::I32, &[3], *o).ok()?,
+                ],
+            })
+        };
         orders.iter().filter_map(case).collect()
     }
 }
 
 /// The permutation, checked.
 fn order(permutation: &[i64], rank: usize) -> Result<Vec<usize>, OpError> {
-    let order = permutation.iter().map(|&a| axis(a, rank)).collect::<Result<Vec<_>, _>>()?;
+    let order = permutation
+        .iter()
+        .map(|&a| axis(a, rank))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut sorted = order.clone();
     sorted.sort_unstable();
     if sorted.iter().copied().eq(0..rank) {
         return Ok(order);
     }
-    Err(OpError::Shape { rule: "a permutation names every axis once", shapes: format!("{permutation:?} of {rank} axes") })
+    Err(OpError::Shape {
+        rule: "a permutation names every axis once",
+        shapes: format!("{permutation:?} of {rank} axes"),
+    })
 }
