@@ -365,7 +365,7 @@ impl<T: Elem> Step<'_, T> {
             let sinks = self.sinks(s, register);
             let max = self.mask_and_max(s, scores, register, sinks);
             let sum = exponentials(s, scores, register, max);
-            let sum = s.add(sum, s.exp(s.sub(sinks, max)));
+            let sum = s.add(sum, s.exp_or_zero(s.sub(sinks, max)));
             // A query that sees nothing has sum 0: it then gets zeros.
             let inverse = s.div(s.splat(1.0), s.max(sum, s.splat(f32::MIN_POSITIVE)));
             each(s, scores, register, |_, e| {
@@ -527,7 +527,7 @@ fn each<S: Simd>(
 fn exponentials<S: Simd>(s: S, scores: &mut [f32], register: usize, max: S::V) -> S::V {
     let mut sum = s.splat(0.0);
     each(s, scores, register, |_, v| {
-        let e = s.exp(s.sub(v, max));
+        let e = s.exp_or_zero(s.sub(v, max));
         sum = s.add(sum, e);
         e
     });

@@ -79,7 +79,7 @@ fn widen_and_max<S: Simd, T: Elem>(s: S, x: &[T], row: &mut [f32]) -> f32 {
 fn exponentials<S: Simd>(s: S, row: &mut [f32], max: f32) -> f32 {
     let (max, mut sum, mut rest) = (s.splat(max), s.splat(0.0), 0.0);
     for (i, len) in pieces(row.len(), S::LANES) {
-        let e = s.exp(s.sub(f32::load_part(s, &row[i..], len), max));
+        let e = s.exp_or_zero(s.sub(f32::load_part(s, &row[i..], len), max));
         f32::store_part(s, e, &mut row[i..], len);
         if len == S::LANES {
             sum = s.add(sum, e);

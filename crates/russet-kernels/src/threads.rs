@@ -217,7 +217,10 @@ impl Shared {
                     }
                     std::hint::spin_loop();
                 }
-                thread::yield_now();
+                // Not at once: where other programs want the core, a yield lasts longer than the gap between runs.
+                if start.elapsed() > SPIN / 2 {
+                    thread::yield_now();
+                }
             }
             parked.store(true, SeqCst);
             // A run opened before the flag was up would not unpark: look once more.

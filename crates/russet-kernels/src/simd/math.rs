@@ -46,6 +46,15 @@ pub(super) fn exp<S: Simd>(s: S, x: S::V) -> S::V {
     s.scale2(p, n)
 }
 
+/// Below this e^x is no longer a normal number.
+const LEAST_NORMAL: f32 = -87.3;
+
+#[inline(always)]
+pub(super) fn exp_or_zero<S: Simd>(s: S, x: S::V) -> S::V {
+    let least = s.splat(LEAST_NORMAL);
+    s.select(s.lt(x, least), s.splat(0.0), exp(s, s.max(least, x)))
+}
+
 #[inline(always)]
 pub(super) fn sigmoid<S: Simd>(s: S, x: S::V) -> S::V {
     // e^-|x| cannot overflow, and keeps the far negative side's relative precision.
@@ -83,6 +92,7 @@ mod tests {
                 let y = match self.0 {
                     "exp" => s.exp(v),
                     "sigmoid" => s.sigmoid(v),
+                    "exp_or_zero" => s.exp_or_zero(v),
                     _ => s.tanh(v),
                 };
                 s.store(y, &mut self.2[i..]);
@@ -133,6 +143,12 @@ mod tests {
     #[test]
     fn exp_matches_f64() {
         check("exp", f64::exp, 1.5e-7);
+    }
+
+    #[test]
+    fn exp_or_zero_has_no_subnormals() {
+        let exact = |x: f64| if x < -87.3 { 0.0 } else { x.exp() };
+        check("exp_or_zero", exact, 1.5e-7);
     }
 
     #[test]

@@ -110,6 +110,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn exp(self, x: Self::V) -> Self::V {
         math::exp(self, x)
     }
+    /// e^x, but zero where that is not a normal number: for softmax, whose masked entries would otherwise each cost
+    /// an underflow, which processors handle slowly.
+    #[inline(always)]
+    fn exp_or_zero(self, x: Self::V) -> Self::V {
+        math::exp_or_zero(self, x)
+    }
     /// 1 / (1 + e^-x).
     #[inline(always)]
     fn sigmoid(self, x: Self::V) -> Self::V {
