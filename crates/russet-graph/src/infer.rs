@@ -168,7 +168,9 @@ impl Inference<'_> {
             };
             let results = match &node.op {
                 Op::Invoke(call) => self.call(&call.graph, node, facts).map_err(at)?,
-                Op::While(_) | Op::If(_) => self.control(graph, node, facts)?,
+                Op::While(_) | Op::If(_) | Op::Reduce(_) | Op::ReduceIndex(_) => {
+                    self.control(graph, node, facts)?
+                }
                 op => {
                     let operands: Result<Vec<_>, _> =
                         node.inputs.iter().map(|&id| facts.operand(id)).collect();

@@ -7,8 +7,9 @@ use crate::error::OpError;
 use crate::graph::{Block, Graph, Module, Node, ValueId};
 use crate::infer::NodeError;
 use crate::ops::Op;
-use crate::tensor::Tensor;
-use crate::types::Type;
+use crate::ops::reduction::reduce_to;
+use crate::tensor::{Scalar, Tensor};
+use crate::types::{DType, Type};
 
 /// Loops stop with an error after this many turns.
 const MAX_TURNS: usize = 100_000_000;
@@ -162,6 +163,8 @@ impl Interpreter<'_> {
                 Ok(vec![Value::Token])
             }
             Op::While(_) => self.repeat(graph, node, env),
+            Op::Reduce(_) => self.reduce(graph, node, env),
+            Op::ReduceIndex(_) => self.reduce_index(graph, node, env),
             Op::If(_) => {
                 let first = tensor(env, node, 0)?
                     .scalars()
@@ -217,6 +220,56 @@ impl Interpreter<'_> {
         )))
     }
 
+    /// The block of a reduction on two scalars of kind `dtype`.
+    fn combine(
+        &mut self,
+        graph: &Graph,
+        node: &Node,
+        env: &mut Env,
+        pair: [Scalar; 2],
+        dtype: DType,
+    ) -> Result<Scalar, OpError> {
+        let scalar = |v| Tensor::from_scalars(dtype, &[], &[v]).map(Value::Tensor);
+        let inputs = vec![scalar(pair[0])?, scalar(pair[1])?];
+        let out = self.inner(graph, node, 0, inputs, env)?;
+        match &out[..] {
+            [Value::Tensor(t)] => first(t),
+            _ => Err(OpError::Unknown("the result of a block")),
+        }
+    }
+
+    fn reduce(&mut self, graph: &Graph, node: &Node, env: &mut Env) -> Result<Vec<Value>, OpError> {
+        let [x, axes, start] = [0, 1, 2].map(|i| tensor(env, node, i));
+        let (x, start) = (x?, first(&start?)?);
+        let dtype = x.dtype;
+        let out = reduce_to(&[x, axes?], dtype, |group| {
+            let step = |sum: Scalar, &v: &Scalar| self.combine(graph, node, env, [sum, v], dtype);
+            group.iter().try_fold(start, step)
+        });
+        Ok(out?.into_iter().map(Value::Tensor).collect())
+    }
+
+    fn reduce_index(
+        &mut self,
+        graph: &Graph,
+        node: &Node,
+        env: &mut Env,
+    ) -> Result<Vec<Value>, OpError> {
+        let [x, axis, start, index] = [0, 1, 2, 3].map(|i| tensor(env, node, i));
+        let (x, start, index) = (x?, first(&start?)?, index?);
+        let (dtype, none) = (x.dtype, first(&index)?);
+        let out = reduce_to(&[x, axis?], index.dtype, |line| {
+            let (mut best, mut at) = (start, none);
+            for (k, &v) in line.iter().enumerate() {
+                if self.combine(graph, node, env, [best, v], dtype)?.bool() {
+                    (best, at) = (v, Scalar::Int(k as i128));
+                }
+            }
+            Ok(at)
+        });
+        Ok(out?.into_iter().map(Value::Tensor).collect())
+    }
+
     fn call(&mut self, name: &str, node: &Node, env: &Env) -> Result<Vec<Value>, OpError> {
         let callee = self
             .module
@@ -235,6 +288,12 @@ fn get(env: &Env, id: ValueId) -> Result<Value, OpError> {
         .ok_or(OpError::Unknown("an operand"))
 }
 
+fn first(t: &Tensor) -> Result<Scalar, OpError> {
+    t.scalars()
+        .next()
+        .ok_or(OpError::Unknown("the element of an empty tensor"))
+}
+
 fn tensor(env: &Env, node: &Node, index: usize) -> Result<Tensor, OpError> {
     match get(env, node.inputs[index])? {
         Value::Tensor(t) => Ok(t),
@@ -246,5 +305,65 @@ fn handle(env: &Env, node: &Node) -> Result<String, OpError> {
     match get(env, node.inputs[0])? {
         Value::Handle(name) => Ok(name),
         _ => Err(OpError::Unknown("the state of a handle")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::{Text, parse};
+
+    /// Runs the graph `f` of `text` on `x`.
+    fn result(text: &str, x: Tensor) -> Tensor {
+        let module = parse(&Text {
+            text: text.into(),
+            blobs: Vec::new(),
+        })
+        .unwrap();
+        crate::verify::verify(&module).unwrap();
+        let inputs = HashMap::from([("x".to_owned(), x)]);
+        run(&module, &module.graphs[0], &inputs, &mut States::new())
+            .unwrap()
+            .remove(0)
+            .1
+    }
+
+    const FOLD: &str = r#"module {
+  graph @"f"(%0 "x": tensor<2x3xi32>) -> ("y": tensor<1x3xi32>) {
+    %1 = constant hex(00000000) : tensor<1xi32>
+    %2 = constant hex(01000000) : tensor<i32>
+    %3 = reduce(%0, %1, %2) : tensor<1x3xi32> block (%4: tensor<i32>, %5: tensor<i32>) {
+      %6 = mul(%4, %5) : tensor<i32>
+      return %6
+    }
+    return %3
+  }
+}
+"#;
+
+    const WINNER: &str = r#"module {
+  graph @"f"(%0 "x": tensor<2x3xi32>) -> ("y": tensor<2x1xu32>) {
+    %1 = constant hex(ffffffff) : tensor<i32>
+    %2 = constant hex(00000080) : tensor<i32>
+    %3 = constant hex(00000000) : tensor<u32>
+    %4 = reduce_index(%0, %1, %2, %3) : tensor<2x1xu32> block (%5: tensor<i32>, %6: tensor<i32>) {
+      %7 = greater(%6, %5) : tensor<bool>
+      return %7
+    }
+    return %4
+  }
+}
+"#;
+
+    #[test]
+    fn blocks_fold_axes() {
+        let x = Tensor::from_ints(DType::I32, &[2, 3], &[2, 9, 9, 4, -5, 7]).unwrap();
+        let products = result(FOLD, x.clone());
+        assert_eq!(
+            (&products.shape[..], products.ints()),
+            (&[1, 3][..], vec![8, -45, 63])
+        );
+        let winners = result(WINNER, x);
+        assert_eq!((winners.dtype, winners.ints()), (DType::U32, vec![1, 2]));
     }
 }

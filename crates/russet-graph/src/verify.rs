@@ -211,6 +211,7 @@ impl Scope<'_> {
     fn node(&self, node: &Node) -> Result<(), OpError> {
         let blocks = match node.op {
             Op::While(_) | Op::If(_) => 2,
+            Op::Reduce(_) | Op::ReduceIndex(_) => 1,
             _ => 0,
         };
         if node.blocks.len() != blocks {
@@ -227,6 +228,7 @@ impl Scope<'_> {
                 })
             }),
             Op::While(_) => while_counts(node),
+            Op::Reduce(_) | Op::ReduceIndex(_) => fold_counts(node),
             Op::If(_) => {
                 let got = node
                     .blocks
@@ -243,6 +245,19 @@ impl Scope<'_> {
             _ => Ok(()),
         }
     }
+}
+
+fn fold_counts(node: &Node) -> Result<(), OpError> {
+    let counts = node.blocks.iter().map(|b| (b.args.len(), b.results.len()));
+    counts
+        .into_iter()
+        .find(|c| *c != (2, 1))
+        .map_or(Ok(()), |(args, results)| {
+            Err(OpError::Arity {
+                expected: "a block of 2 arguments and 1 result".into(),
+                got: args + results,
+            })
+        })
 }
 
 fn while_counts(node: &Node) -> Result<(), OpError> {

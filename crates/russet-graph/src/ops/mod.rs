@@ -20,11 +20,13 @@ pub mod complex;
 pub mod family;
 mod page;
 pub mod quantization;
+pub mod interpolation;
 pub mod reduction;
 pub mod selection;
 pub mod shape;
 pub mod sorting;
 pub mod structural;
+pub mod window;
 
 pub use page::markdown;
 
@@ -272,6 +274,8 @@ op_table! {
     rms_norm::RmsNorm;
     while_loop::While;
     if_else::If;
+    reduce::Reduce;
+    reduce_index::ReduceIndex;
     create_token::CreateToken;
     join_token::JoinToken;
     read_handle::ReadHandle;
@@ -339,6 +343,23 @@ op_table! {
     shrink_dims::ShrinkDims;
     expand_dims::ExpandDims;
     concat::Concat;
+    tile::Tile;
+    reverse::Reverse;
+    pad::Pad;
+    scatter_nd::ScatterNd;
+    broadcast_shapes::BroadcastShapes;
+    non_zero::NonZero;
+    lut_to_dense::LutToDense;
+    interpolate::Interpolate;
+    interpolate_coordinates::InterpolateCoordinates;
+    conv2d::Conv2d;
+    conv3d::Conv3d;
+    conv_transpose2d::ConvTranspose2d;
+    conv_transpose3d::ConvTranspose3d;
+    sum_pool_2d::SumPool2d;
+    sum_pool_3d::SumPool3d;
+    max_pool_2d::MaxPool2d;
+    max_pool_3d::MaxPool3d;
     transpose::Transpose;
     reshape::Reshape;
     acos::Acos;

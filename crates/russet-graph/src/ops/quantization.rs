@@ -3,7 +3,7 @@
 use crate::error::OpError;
 use crate::ops::shape::axis;
 use crate::ops::{Case, Fact, Operands};
-use crate::tensor::{Scalar, Tensor, strides};
+use crate::tensor::{Tensor, strides};
 use crate::types::{Class, DType, Dim, TensorType};
 
 /// Which channel an element belongs to.

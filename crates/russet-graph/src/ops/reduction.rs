@@ -43,6 +43,15 @@ pub fn reduce(
     inputs: &[Tensor],
     fold: impl Fn(&[Scalar]) -> Scalar,
 ) -> Result<Vec<Tensor>, OpError> {
+    reduce_to(inputs, inputs[0].dtype, |group| Ok(fold(group)))
+}
+
+/// [`reduce`] to elements of kind `dtype`, with a fold that can fail. Operands: tensor, axes.
+pub fn reduce_to(
+    inputs: &[Tensor],
+    dtype: DType,
+    mut fold: impl FnMut(&[Scalar]) -> Result<Scalar, OpError>,
+) -> Result<Vec<Tensor>, OpError> {
     let x = &inputs[0];
     let axes = inputs[1]
         .ints()
@@ -65,11 +74,10 @@ pub fn reduce(
         }
         groups[at].push(x.get(i));
     }
-    let mut out = TensorMut::zeros(x.dtype, &shape)?;
-    groups
-        .iter()
-        .enumerate()
-        .for_each(|(i, g)| out.set(i, fold(g)));
+    let mut out = TensorMut::zeros(dtype, &shape)?;
+    for (i, group) in groups.iter().enumerate() {
+        out.set(i, fold(group)?);
+    }
     Ok(vec![out.finish()])
 }
 

@@ -118,3 +118,13 @@ pub fn broadcast_index(mut index: usize, out: &[usize], shape: &[usize]) -> usiz
 pub fn product(dims: &[Dim]) -> Dim {
     dims.iter().fold(Dim::Const(1), |p, d| p.mul(d))
 }
+
+/// Coordinates of element `index` in row-major order. `shape` has no empty axis.
+pub fn unravel(mut index: usize, shape: &[usize]) -> Vec<usize> {
+    let mut at = vec![0; shape.len()];
+    for k in (0..shape.len()).rev() {
+        at[k] = index % shape[k];
+        index /= shape[k];
+    }
+    at
+}

@@ -27,12 +27,7 @@ impl Step {
 }
 
 /// The numbers of a small operand: one for each of `n` axes, each at least `least`.
-fn numbers(
-    t: &Tensor,
-    n: usize,
-    what: &'static str,
-    least: i64,
-) -> Result<Vec<usize>, OpError> {
+fn numbers(t: &Tensor, n: usize, what: &'static str, least: i64) -> Result<Vec<usize>, OpError> {
     let values = t.ints();
     if values.len() != n {
         return Err(OpError::shapes(
@@ -219,7 +214,12 @@ pub fn conv(inputs: &[Tensor], rank: usize) -> Result<Vec<Tensor>, OpError> {
         store(x.dtype, &shape, &sums, Scalar::Float)
     } else {
         let ints = |t: &Tensor| t.scalars().map(Scalar::int).collect::<Vec<i128>>();
-        store(x.dtype, &shape, &geometry.sums(&ints(x), &ints(w)), Scalar::Int)
+        store(
+            x.dtype,
+            &shape,
+            &geometry.sums(&ints(x), &ints(w)),
+            Scalar::Int,
+        )
     }
 }
 
@@ -238,7 +238,11 @@ struct Conv<'a> {
 }
 
 impl Conv<'_> {
-    fn sums<T: Copy + Default + Add<Output = T> + Mul<Output = T>>(&self, x: &[T], w: &[T]) -> Vec<T> {
+    fn sums<T: Copy + Default + Add<Output = T> + Mul<Output = T>>(
+        &self,
+        x: &[T],
+        w: &[T],
+    ) -> Vec<T> {
         let mut out = Vec::new();
         let window = self.depth * self.taps.len();
         for (n, o) in (0..self.batch).flat_map(|n| (0..self.made).map(move |o| (n, o))) {
@@ -428,7 +432,10 @@ pub fn pool(
         .zip(&steps)
         .map(|(&n, &s)| count(n, s, ceil))
         .collect::<Result<_, _>>()?;
-    let shape: Vec<usize> = [batch, channels].into_iter().chain(extents.clone()).collect();
+    let shape: Vec<usize> = [batch, channels]
+        .into_iter()
+        .chain(extents.clone())
+        .collect();
     let mut out = TensorMut::zeros(x.dtype, &shape)?;
     let (area, to): (usize, usize) = (plane.iter().product(), extents.iter().product());
     for i in 0..out.len() {
