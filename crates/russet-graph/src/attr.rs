@@ -114,6 +114,19 @@ pub fn find<'a>(attributes: &'a [(Arc<str>, Attr)], name: &str) -> Option<&'a At
         .map(|(_, a)| a)
 }
 
+/// The texts of the list called `inputs`: which operand plays which part.
+pub fn roles(attributes: &[(Arc<str>, Attr)]) -> Vec<&str> {
+    match find(attributes, "inputs") {
+        Some(Attr::List(items)) => items.iter().filter_map(Attr::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A list of texts.
+pub fn texts(values: &[&str]) -> Attr {
+    Attr::List(values.iter().map(|v| Attr::str(v)).collect())
+}
+
 /// Writes `{a = 1, b}`.
 pub(crate) fn write_dict(f: &mut impl fmt::Write, dict: &[(Arc<str>, Attr)]) -> fmt::Result {
     f.write_char('{')?;

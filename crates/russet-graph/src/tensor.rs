@@ -279,6 +279,13 @@ impl TensorMut {
     }
 }
 
+/// A float rounded to what an element of `dtype` can hold.
+pub fn round_to(dtype: DType, value: f64) -> f64 {
+    let mut bytes = [0; 8];
+    write(dtype, &mut bytes, 0, Scalar::Float(value));
+    read(dtype, &bytes, 0).float()
+}
+
 fn le<const N: usize>(data: &[u8], i: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&data[i * N..(i + 1) * N]);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::attr::{Attr, Attributes};
 use crate::error::OpError;
-use crate::graph::{Block, Composite, Graph, Module, Node, ValueId};
+use crate::graph::{Block, Composite, Graph, Module, Node, Port, ValueId};
 use crate::infer::{MAX_CALLS, NodeError};
-use crate::ops::{Op, OpInfo};
+use crate::ops::{Fact, Op, OpInfo, Operand, Operands};
 
 /// A flattened graph may have this many nodes.
 const MAX_NODES: usize = 2_000_000;
@@ -47,6 +47,27 @@ pub(super) fn composite_op(composite: &Composite) -> Option<Op> {
     (info.parse)(&attributes)
         .ok()
         .filter(|op| !matches!(op, Op::Invoke(_) | Op::Constant(_)))
+}
+
+/// Whether the operation takes the operands that the body takes and gives what the body gives.
+fn takes(op: &Op, callee: &Graph) -> bool {
+    let operands: Vec<Operand<'_>> = callee
+        .inputs
+        .iter()
+        .map(|p| Operand {
+            ty: &p.ty,
+            known: None,
+            constant: None,
+        })
+        .collect();
+    let same = |fact: &Fact, port: &Port| match (fact.ty.as_tensor(), port.ty.as_tensor()) {
+        (Some(a), Some(b)) => a.dtype == b.dtype && a.rank() == b.rank(),
+        _ => false,
+    };
+    op.infer(Operands(&operands)).is_ok_and(|facts| {
+        facts.len() == callee.outputs.len()
+            && facts.iter().zip(&callee.outputs).all(|(f, p)| same(f, p))
+    })
 }
 
 struct Inline<'a> {
@@ -157,7 +178,7 @@ impl Inline<'_> {
             .as_ref()
             .filter(|_| self.whole)
             .and_then(composite_op);
-        if let Some(op) = op.filter(|op| op.arity().contains(&inputs.len())) {
+        if let Some(op) = op.filter(|op| takes(op, callee)) {
             let outputs = self.fresh(from, &node.outputs, map);
             to.push(Node {
                 op,

@@ -7,7 +7,7 @@ use super::copy::collapse;
 use super::{Cx, Kernel, PARALLEL};
 use crate::error::OpError;
 use crate::exec::view::{Geometry, View, store, store_int};
-use crate::types::DType;
+use crate::types::{Class, DType};
 
 /// Elements that are worked on at a time.
 const CHUNK: usize = 256;
@@ -211,10 +211,25 @@ impl Kernel for Cast {
                     x.load(at + i * stride, 1, &mut value);
                     store_int(to, float_to_int(value[0], to), o);
                 } else {
-                    store_int(to, x.int(at + i * stride), o);
+                    store_int(to, saturate(from, x.int(at + i * stride), to), o);
                 }
             }
         })
+    }
+}
+
+/// An integer held to the range of the kind.
+fn saturate(from: DType, value: i64, to: DType) -> i64 {
+    let (low, high) = match (to.class(), to.bits()) {
+        (Class::Signed, bits @ 1..=63) => (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1),
+        (Class::Unsigned, bits @ 1..=62) => (0, (1i64 << bits) - 1),
+        (Class::Unsigned, _) if from != DType::U64 => (0, i64::MAX),
+        _ => return value,
+    };
+    if from == DType::U64 && value < 0 {
+        high
+    } else {
+        value.clamp(low, high)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What steps do. A kernel gets views of its inputs and the bytes of its outputs; shapes have been checked against the
 //! storage before it runs.
 
+mod composite;
 mod copy;
 mod elementwise;
 mod gather;
@@ -12,6 +13,7 @@ mod weights;
 
 use std::fmt::Debug;
 
+pub(crate) use composite::{RmsNorm, RopeTables, Rotate, Sdpa};
 pub(crate) use copy::{Contents, Copy, Range, SliceCopy, SliceWrite};
 pub(crate) use elementwise::{Binary, Cast, Unary, Where};
 pub(crate) use gather::{GatherAlong, GatherNd, GatherRows, ScatterAlong};

@@ -4,6 +4,7 @@
 //! tensor whose contents inference followed is written where somebody reads it; quantised weights stay compressed until an
 //! operation that cannot read them asks for their elements.
 
+mod composite;
 mod compute;
 mod state;
 mod views;
@@ -81,6 +82,7 @@ pub(crate) struct Lowering<'a> {
     last_use: HashMap<ValueId, usize>,
     steps: Vec<StepDraft>,
     buffers: Vec<Buffer>,
+    rope_tables: Vec<composite::Tables>,
 }
 
 type Lower<T> = Result<T, OpError>;
@@ -96,6 +98,7 @@ impl<'a> Lowering<'a> {
             last_use: HashMap::new(),
             steps: Vec::new(),
             buffers: Vec::new(),
+            rope_tables: Vec::new(),
         };
         this.demand();
         this
@@ -188,6 +191,9 @@ impl<'a> Lowering<'a> {
                 _ => Value::View(self.constant(node.outputs[0], c)),
             };
             self.values.insert(node.outputs[0], value);
+            return Ok(());
+        }
+        if self.composite_node(node)? {
             return Ok(());
         }
         self.compute_node(node)
