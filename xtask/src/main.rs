@@ -1,3 +1,64 @@
-//! Chores of the repository: conformance runs and tidy checks. Not shipped.
+//! Chores of this repository: `cargo xtask COMMAND`.
+//!
+//! `conformance lm` replays recorded conversations, `read` reads every asset below a folder, `tidy` checks what neither the
+//! compiler nor clippy checks. Each prints a line per case and closes with `N passed, N failed`.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod compare;
+mod lm;
+mod read;
+mod record;
+mod tally;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of this repository")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compare results with recorded ones
+    #[command(subcommand)]
+    Conformance(Conformance),
+    /// Read, print, parse back and verify every .aimodel below a folder
+    Read { folder: PathBuf },
+    /// Check the sources: machine paths, large files, long functions, missing stories
+    Tidy,
+}
+
+#[derive(Subcommand)]
+enum Conformance {
+    /// Replay the conversation of every bundle DIR/NAME against NAME.safetensors
+    Lm {
+        /// Bundles, a folder each
+        folder: PathBuf,
+        /// Recordings, where they do not lie beside the bundles
+        #[arg(long, value_name = "DIR")]
+        records: Option<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Conformance(Conformance::Lm { folder, records }) => {
+            lm::replay_all(&folder, records.as_deref())
+        }
+        Command::Read { folder } => read::read_all(&folder),
+        Command::Tidy => tidy::check_all(),
+    };
+    match done {
+        Ok(tally) => tally.close(),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

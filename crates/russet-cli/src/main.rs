@@ -1,7 +1,40 @@
-//! The `russet` command.
+//! The `russet` command: the outside world of the library.
+//!
+//! Arguments ([`args`]), finding and downloading models ([`locate`], [`pull`]), Ctrl-C ([`interrupt`]), one file per command
+//! ([`commands`]). Answers go to standard output, everything else to standard error.
 #![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod failure;
+mod interrupt;
+mod locate;
 mod pull;
-fn main() {
-    let p = pull::pull("smollm2", &mut |s, a, b| println!("{} {a} {b}", s.label()));
-    println!("{p:?}");
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use failure::{Failure, chain};
+
+fn main() -> ExitCode {
+    match dispatch(&Cli::parse().command) {
+        Ok(code) => code,
+        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {}", chain(&failure));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: &Command) -> Result<ExitCode, Failure> {
+    let done = |()| ExitCode::SUCCESS;
+    match command {
+        Command::Run(args) => commands::run::run(args),
+        Command::Chat(args) => commands::chat::chat(args).map(done),
+        Command::Inspect(args) => commands::inspect::inspect(args).map(done),
+        Command::Pull(args) => commands::pull::pull(args).map(done),
+    }
 }

@@ -62,7 +62,10 @@ impl Staging {
             fs::remove_dir_all(&folder).map_err(|e| PullError::file("remove", &folder, e))?;
         }
         fs::create_dir(&folder).map_err(|e| PullError::file("create", &folder, e))?;
-        Ok(Self { folder, _lock: lock })
+        Ok(Self {
+            folder,
+            _lock: lock,
+        })
     }
 
     /// The folder.

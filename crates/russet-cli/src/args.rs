@@ -1,0 +1,219 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Run, check and inspect Apple's Core AI language-model bundles, on any machine.
+#[derive(Debug, Parser)]
+#[command(name = "russet", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  russet run smollm2 \"What is the capital of France?\" --temperature 0
+  russet chat ./exports/qwen3-0.6b
+  russet inspect model.aimodel --text
+  russet pull smollm2";
+
+/// How a model may be named.
+const MODELS: &str = "\
+MODEL is one of
+  a bundle             a folder with metadata.json, an .aimodel and tokenizer/
+  a bare asset         a folder NAME.aimodel (no tokenizer: only `inspect` makes sense of it)
+  a GGUF file          of the llama architecture
+  a name               looked for in the folders of COREAI_MODEL_PATH (separated by colons), else in ., ./exports
+                       and ~/.coreai-models; then among the downloads: smollm2, hf:OWNER/NAME
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Answer one prompt, token by token
+    #[command(after_help = MODELS)]
+    Run(RunArgs),
+    /// Talk with a model in the terminal
+    #[command(after_help = MODELS)]
+    Chat(ChatArgs),
+    /// Say what a bundle, an asset or a GGUF file holds
+    Inspect(InspectArgs),
+    /// Download a model by name, unless it is here already
+    Pull(PullArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// A bundle, a GGUF file or a name
+    pub(crate) model: String,
+    /// What to ask; "-" reads it from standard input
+    pub(crate) prompt: String,
+    /// Give the prompt to the model as it is, without the chat template
+    #[arg(long, conflicts_with = "system")]
+    pub(crate) no_template: bool,
+    #[command(flatten)]
+    pub(crate) talk: TalkArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChatArgs {
+    /// A bundle, a GGUF file or a name
+    pub(crate) model: String,
+    #[command(flatten)]
+    pub(crate) talk: TalkArgs,
+}
+
+/// What `run` and `chat` have in common.
+#[derive(Debug, Args)]
+pub(crate) struct TalkArgs {
+    /// Instructions that precede the conversation
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+    /// The most tokens to generate per answer [default: until the model stops or its context is full]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<usize>,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+    /// Threads to compute with [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// Say what is loaded, how the prompt reads and how fast it goes, on standard error
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
+/// How the next token is chosen.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SamplingArgs {
+    /// 0 takes the most likely token; 1 samples as the model says
+    #[arg(
+        long,
+        value_name = "T",
+        default_value_t = 0.7,
+        allow_negative_numbers = true
+    )]
+    pub(crate) temperature: f32,
+    /// Only the K most likely tokens
+    #[arg(long, value_name = "K")]
+    pub(crate) top_k: Option<usize>,
+    /// Only the most likely tokens that together reach probability P
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub(crate) top_p: Option<f32>,
+    /// Only tokens at least P times as likely as the most likely one
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub(crate) min_p: Option<f32>,
+    /// Makes a random choice repeatable
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// A bundle, an .aimodel, a GGUF file or a name
+    pub(crate) path: String,
+    /// Print the graphs
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) text: bool,
+    /// Print for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Check the asset's content against its main.hash
+    #[arg(long)]
+    pub(crate) verify_hash: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PullArgs {
+    /// smollm2, or hf:OWNER/NAME[@REVISION][:FILE]
+    pub(crate) name: String,
+}
+
+/// Folders to look for models in, from `COREAI_MODEL_PATH` or its default.
+pub(crate) fn search_folders(path: Option<&str>, home: Option<PathBuf>) -> Vec<PathBuf> {
+    match path {
+        Some(list) => list
+            .split(':')
+            .filter(|p| !p.is_empty())
+            .map(PathBuf::from)
+            .collect(),
+        None => {
+            let of_home = home.map(|h| h.join(".coreai-models"));
+            [PathBuf::from("."), PathBuf::from("./exports")]
+                .into_iter()
+                .chain(of_home)
+                .collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_readme_command_parses() {
+        let line = [
+            "russet",
+            "run",
+            "smollm2",
+            "What is the capital of France?",
+            "--temperature",
+            "0",
+        ];
+        let Command::Run(args) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("not run")
+        };
+        assert_eq!(
+            (args.model.as_str(), args.talk.sampling.temperature),
+            ("smollm2", 0.0)
+        );
+    }
+
+    #[test]
+    fn every_option_of_run_parses() {
+        let line = "russet run m p --max-tokens 5 --temperature 0.5 --top-k 40 --top-p 0.9 --min-p 0.05 --seed 7 \
+                    --no-template --verbose --threads 2";
+        let Command::Run(args) = Cli::try_parse_from(line.split_whitespace())
+            .unwrap()
+            .command
+        else {
+            panic!("not run")
+        };
+        assert_eq!(
+            (args.talk.max_tokens, args.talk.threads),
+            (Some(5), Some(2))
+        );
+        assert_eq!(
+            (args.talk.sampling.top_k, args.talk.sampling.seed),
+            (Some(40), Some(7))
+        );
+        assert!(
+            Cli::try_parse_from("russet run m p --no-template --system s".split_whitespace())
+                .is_err()
+        );
+        assert!(Cli::try_parse_from("russet run m p --threads 0".split_whitespace()).is_err());
+    }
+
+    #[test]
+    fn search_folders_come_from_the_variable_or_the_default() {
+        let paths = |list: &[&str]| list.iter().map(PathBuf::from).collect::<Vec<_>>();
+        assert_eq!(
+            search_folders(Some("/a::/b"), Some("/h".into())),
+            paths(&["/a", "/b"])
+        );
+        assert_eq!(
+            search_folders(None, Some("/h".into())),
+            paths(&[".", "./exports", "/h/.coreai-models"])
+        );
+        assert_eq!(search_folders(None, None), paths(&[".", "./exports"]));
+    }
+}

@@ -1,0 +1,140 @@
+//! `russet chat MODEL`: a conversation, in a terminal or over pipes.
+
+use std::io::{self, BufRead, IsTerminal, Lines, StdinLock};
+
+use russet::{Chat, GenerateOptions, StopReason};
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+
+use super::run::introduce;
+use super::talk;
+use crate::args::ChatArgs;
+use crate::failure::Failure;
+use crate::interrupt;
+
+const HELP: &str = "\
+/clear   forget the conversation
+/system TEXT   set the instructions and forget the conversation
+/help    this
+/quit    leave (so does Ctrl-D, or Ctrl-C twice)
+Ctrl-C interrupts an answer. Anything else is said to the model.";
+
+/// Talks until the input ends.
+pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
+    let model = talk::open(&args.model, &args.talk)?;
+    let mut talk = Conversation {
+        chat: model.chat()?,
+        options: talk::options(&args.talk),
+        system: args.talk.system.clone(),
+        verbose: args.talk.verbose,
+    };
+    interrupt::listen(talk.chat.cancel_flag());
+    introduce(&mut talk.chat, talk.system.as_deref());
+    let mut input = Input::new()?;
+    while let Some(line) = input.next()? {
+        if !talk.take(line.trim())? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The conversation and how it is held.
+struct Conversation<'a> {
+    chat: Chat<'a>,
+    options: GenerateOptions,
+    system: Option<String>,
+    verbose: bool,
+}
+
+impl Conversation<'_> {
+    /// Takes a line; says whether to go on.
+    fn take(&mut self, line: &str) -> Result<bool, Failure> {
+        match line.split_once(' ').unwrap_or((line, "")) {
+            ("", _) => {}
+            ("/quit" | "/exit", "") => return Ok(false),
+            ("/help", "") => eprintln!("{HELP}"),
+            ("/clear", "") => self.restart(),
+            ("/system", text) => {
+                self.system = Some(text.trim().to_owned()).filter(|t| !t.is_empty());
+                self.restart();
+            }
+            (word, "") if word.starts_with('/') => {
+                eprintln!("there is no command {word}; /help lists them")
+            }
+            _ => self.say(line)?,
+        }
+        Ok(true)
+    }
+
+    fn restart(&mut self) {
+        self.chat.clear();
+        introduce(&mut self.chat, self.system.as_deref());
+    }
+
+    fn say(&mut self, line: &str) -> Result<(), Failure> {
+        let reply = talk::stream(|on_text| self.chat.send(line, &self.options, on_text))?;
+        match reply.reason {
+            StopReason::Cancelled => eprintln!("(interrupted)"),
+            StopReason::ContextFull => eprintln!("(the context is full: /clear starts again)"),
+            _ => {}
+        }
+        if self.verbose {
+            talk::figures(&reply);
+        }
+        Ok(())
+    }
+}
+
+/// Where lines come from.
+enum Input {
+    /// A terminal, with line editing and history.
+    Terminal(Box<DefaultEditor>),
+    /// Anything else.
+    Pipe(Lines<StdinLock<'static>>),
+}
+
+impl Input {
+    fn new() -> Result<Self, Failure> {
+        if !io::stdin().is_terminal() {
+            return Ok(Self::Pipe(io::stdin().lock().lines()));
+        }
+        eprintln!("/help lists the commands");
+        Ok(Self::Terminal(Box::new(DefaultEditor::new()?)))
+    }
+
+    /// The next line; `None` at the end of the input.
+    fn next(&mut self) -> Result<Option<String>, Failure> {
+        match self {
+            Self::Pipe(lines) => {
+                let read = |source| Failure::Stream {
+                    action: "read from standard input",
+                    source,
+                };
+                lines.next().transpose().map_err(read)
+            }
+            Self::Terminal(editor) => ask(editor),
+        }
+    }
+}
+
+/// A line from the terminal. Ctrl-C empties the line, pressed twice it ends the conversation.
+fn ask(editor: &mut DefaultEditor) -> Result<Option<String>, Failure> {
+    let mut pressed = false;
+    loop {
+        match editor.readline("> ") {
+            Ok(line) => {
+                // Fails only for histories that refuse duplicates, which loses nothing.
+                editor.add_history_entry(&line).ok();
+                return Ok(Some(line));
+            }
+            Err(ReadlineError::Eof) => return Ok(None),
+            Err(ReadlineError::Interrupted) if pressed => return Ok(None),
+            Err(ReadlineError::Interrupted) => {
+                pressed = true;
+                eprintln!("(Ctrl-C again leaves)");
+            }
+            Err(other) => return Err(other.into()),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What is known of an asset or a GGUF file: the JSON form of `russet inspect`.
+
+use std::fs;
+use std::path::Path;
+
+use russet_formats::aimodel::AimodelAsset;
+use russet_formats::gguf::Gguf;
+use russet_graph::graph::{Block, Graph, Module, Port};
+use russet_graph::ops::Op;
+use russet_graph::types::{Class, DType, TensorType, Type};
+use serde::Serialize;
+
+use super::statistics::{Counts, Statistics};
+
+/// One model file.
+#[derive(Debug, Serialize)]
+pub(super) struct Facts {
+    /// Where it is.
+    pub(super) path: String,
+    /// `aimodel` or `gguf`.
+    pub(super) format: &'static str,
+    /// Bytes of the file.
+    pub(super) bytes: u64,
+    /// Bytes of its constants.
+    pub(super) constant_bytes: u64,
+    /// The language version of an asset, a date; the version of a GGUF file.
+    pub(super) version: Option<u32>,
+    /// Whether the digest was checked (and found right: else there would be an error).
+    pub(super) hash_verified: bool,
+    /// What a caller may run, in the file's order.
+    pub(super) functions: Vec<Function>,
+    /// Bodies of known operations: how many graphs declare each.
+    pub(super) composites: Counts,
+    /// Operations.
+    pub(super) operations: Counts,
+    /// Elements of constants by type.
+    pub(super) storage: Counts,
+    /// Types computed with.
+    pub(super) compute: Vec<String>,
+}
+
+/// A function.
+#[derive(Debug, Serialize)]
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) inputs: Vec<Value>,
+    pub(super) outputs: Vec<Value>,
+    pub(super) states: Vec<Value>,
+}
+
+/// An input, output or state.
+#[derive(Debug, Serialize)]
+pub(super) struct Value {
+    pub(super) name: String,
+    #[serde(rename = "type")]
+    pub(super) ty: String,
+    /// Extents, `null` where not known before a call.
+    pub(super) shape: Vec<Option<i64>>,
+}
+
+impl Facts {
+    /// Those of an asset.
+    pub(super) fn of_asset(
+        path: &Path,
+        asset: &AimodelAsset,
+        module: &Module,
+        hash_verified: bool,
+    ) -> Self {
+        let statistics = Statistics::of(&asset.raw);
+        Self {
+            format: "aimodel",
+            bytes: asset.bytes().len() as u64,
+            version: asset.raw.dialect_date(asset.bytes()),
+            hash_verified,
+            ..Self::of_module(path, module, statistics)
+        }
+    }
+
+    /// Those of a GGUF file and the graph that was made from it.
+    pub(super) fn of_gguf(path: &Path, file: &Gguf, module: &Module) -> Self {
+        let mut statistics = Statistics::default();
+        for graph in &module.graphs {
+            count(graph, &graph.body, &mut statistics);
+        }
+        statistics.storage.clear();
+        for tensor in file.tensors() {
+            let kind = format!("{:?}", tensor.kind());
+            *statistics.storage.entry(kind).or_default() += tensor.elements().unwrap_or(0);
+        }
+        Self {
+            format: "gguf",
+            bytes: fs::metadata(path).map_or(0, |m| m.len()),
+            version: Some(file.version()),
+            ..Self::of_module(path, module, statistics)
+        }
+    }
+
+    fn of_module(path: &Path, module: &Module, statistics: Statistics) -> Self {
+        let mut composites = Counts::new();
+        for composite in module.graphs.iter().filter_map(|g| g.composite.as_ref()) {
+            *composites.entry(composite.name.to_string()).or_default() += 1;
+        }
+        Self {
+            path: path.display().to_string(),
+            format: "",
+            bytes: 0,
+            constant_bytes: module.graphs.iter().map(|g| constant_bytes(&g.body)).sum(),
+            version: None,
+            hash_verified: false,
+            functions: module.functions().map(function).collect(),
+            composites,
+            operations: statistics.operations,
+            storage: statistics.storage,
+            compute: statistics.compute.into_iter().collect(),
+        }
+    }
+}
+
+fn function(graph: &Graph) -> Function {
+    let is_state = |p: &&Port| matches!(p.ty, Type::Handle(_));
+    Function {
+        name: graph.name.to_string(),
+        inputs: graph
+            .inputs
+            .iter()
+            .filter(|p| !is_state(p))
+            .filter_map(value)
+            .collect(),
+        outputs: graph.outputs.iter().filter_map(value).collect(),
+        states: graph
+            .inputs
+            .iter()
+            .filter(is_state)
+            .filter_map(value)
+            .collect(),
+    }
+}
+
+fn value(port: &Port) -> Option<Value> {
+    let (Type::Tensor(ty) | Type::Handle(ty)) = &port.ty else {
+        return None;
+    };
+    let shape = ty
+        .shape
+        .iter()
+        .map(russet_graph::types::Dim::as_const)
+        .collect();
+    Some(Value {
+        name: port.name.to_string(),
+        ty: type_name(ty.dtype),
+        shape,
+    })
+}
+
+/// An element type by the runtime's name for it.
+fn type_name(dtype: DType) -> String {
+    match (dtype, dtype.class()) {
+        (DType::BF16, _) => "BFloat16".into(),
+        (_, Class::Bool) => "Bool".into(),
+        (_, Class::Signed) => format!("Int{}", dtype.bits()),
+        (_, Class::Unsigned) => format!("UInt{}", dtype.bits()),
+        (DType::F64 | DType::F32 | DType::F16, _) => format!("Float{}", dtype.bits()),
+        _ => dtype.name().into(),
+    }
+}
+
+/// Counts the operations of a graph that is not an asset's.
+fn count(graph: &Graph, block: &Block, seen: &mut Statistics) {
+    for node in &block.nodes {
+        *seen.operations.entry(node.op.name().into()).or_default() += 1;
+        let values = node
+            .outputs
+            .iter()
+            .chain(&node.inputs)
+            .filter_map(|v| graph.ty(*v)?.as_tensor());
+        seen.compute
+            .extend(values.map(|t: &TensorType| type_name(t.dtype)));
+        node.blocks.iter().for_each(|b| count(graph, b, seen));
+    }
+}
+
+/// Bytes of the constants of a block as they are stored.
+fn constant_bytes(block: &Block) -> u64 {
+    let own = |op: &Op| match op {
+        Op::Constant(c) => c.0.storage.bytes().len() as u64,
+        _ => 0,
+    };
+    block
+        .nodes
+        .iter()
+        .map(|n| own(&n.op) + n.blocks.iter().map(constant_bytes).sum::<u64>())
+        .sum()
+}

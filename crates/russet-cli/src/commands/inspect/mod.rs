@@ -1,0 +1,101 @@
+//! `russet inspect PATH`: what a bundle, an asset or a GGUF file holds.
+//!
+//! [`facts`] gathers, [`statistics`] counts an asset's operations and constants as the Core AI runtime counts them, [`report`]
+//! prints for people. `--json` prints the facts themselves, `--text` the graphs.
+
+mod facts;
+mod report;
+mod statistics;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use russet::bundle::{DirectorySource, ModelBundle};
+use russet_formats::checkpoint;
+
+use crate::args::InspectArgs;
+use crate::failure::Failure;
+use crate::locate::locate;
+use facts::Facts;
+
+/// Prints what a path holds.
+pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
+    let path = locate(&args.path)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut facts = Vec::new();
+    for part in parts(&path)? {
+        let module = if extension(&part) == "gguf" {
+            gguf(&part, &mut facts)?
+        } else {
+            asset(&part, args, &mut facts)?
+        };
+        if args.text {
+            out.write_all(russet_graph::text::print(&module).text.as_bytes())
+                .map_err(Failure::write)?;
+        }
+    }
+    if !args.text {
+        show(&mut out, &facts, args.json).map_err(Failure::write)?;
+    }
+    out.flush().map_err(Failure::write)
+}
+
+/// One document for one part, a list for a bundle of several.
+fn show(out: &mut impl Write, facts: &[Facts], json: bool) -> io::Result<()> {
+    if !json {
+        return facts.iter().try_for_each(|f| report::write(out, f));
+    }
+    match facts {
+        [one] => serde_json::to_writer_pretty(&mut *out, one)?,
+        all => serde_json::to_writer_pretty(&mut *out, all)?,
+    }
+    writeln!(out)
+}
+
+/// The assets and GGUF files to look at: the path itself, or the assets of a bundle.
+fn parts(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if ["aimodel", "gguf"].contains(&extension(path)) {
+        return Ok(vec![path.into()]);
+    }
+    let source = DirectorySource::new(path);
+    let bundle = ModelBundle::read(&source).map_err(russet::Error::from)?;
+    let keys = bundle.assets.iter().map(|(key, _)| key.as_str());
+    let files = keys.map(|key| bundle.asset(&source, key).map(|file| path.join(file)));
+    Ok(files
+        .collect::<Result<_, _>>()
+        .map_err(russet::Error::from)?)
+}
+
+fn extension(path: &Path) -> &str {
+    path.extension().and_then(|e| e.to_str()).unwrap_or("")
+}
+
+fn asset(
+    path: &Path,
+    args: &InspectArgs,
+    facts: &mut Vec<Facts>,
+) -> Result<russet_graph::graph::Module, Failure> {
+    let broken = |source| Failure::Asset {
+        path: path.into(),
+        source,
+    };
+    let asset = russet::read_asset(path)?;
+    if args.verify_hash {
+        asset.verify_hash().map_err(broken)?;
+    }
+    let module = asset.module().map_err(broken)?;
+    facts.push(Facts::of_asset(path, &asset, &module, args.verify_hash));
+    Ok(module)
+}
+
+fn gguf(path: &Path, facts: &mut Vec<Facts>) -> Result<russet_graph::graph::Module, Failure> {
+    let file = russet::read_gguf(path)?;
+    let model = checkpoint::from_gguf(&file, checkpoint::Options::default()).map_err(|source| {
+        Failure::Checkpoint {
+            path: path.into(),
+            source,
+        }
+    })?;
+    facts.push(Facts::of_gguf(path, &file, &model.module));
+    Ok(model.module)
+}

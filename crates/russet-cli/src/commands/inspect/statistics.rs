@@ -1,0 +1,167 @@
+//! Counts over the operations of an asset as its file has them, bodies of decomposable operations included: what the Core AI
+//! runtime's `summary(include_statistics=True)` counts.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use russet_formats::aimodel::ir::{RawBlock, RawOp, ValueId};
+use russet_formats::aimodel::raw::RawModule;
+use russet_formats::aimodel::records::TypeId;
+use russet_formats::aimodel::types::{Scalar, TypeRecord};
+
+/// Counts by name.
+pub(super) type Counts = BTreeMap<String, u64>;
+
+/// What occurs how often.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Statistics {
+    /// Operations.
+    pub(super) operations: Counts,
+    /// Elements of constants, by their type.
+    pub(super) storage: Counts,
+    /// Element types of operands and results.
+    pub(super) compute: BTreeSet<String>,
+}
+
+impl Statistics {
+    /// Counts a whole program.
+    pub(super) fn of(raw: &RawModule) -> Self {
+        let mut counter = Counter {
+            raw,
+            seen: Self::default(),
+        };
+        let mut types = HashMap::new();
+        raw.ops.iter().for_each(|op| counter.op(op, &mut types));
+        counter.seen
+    }
+}
+
+/// Operations that hold a program together and compute nothing.
+const STRUCTURE: &[&str] = &["asset", "graph", "output", "yield"];
+
+/// The name of an operation: `primitive.slice_v1` is `slice`.
+fn short(name: &str) -> &str {
+    let name = name.rsplit('.').next().unwrap_or(name);
+    match name.rsplit_once("_v") {
+        Some((stem, version)) if version.bytes().all(|b| b.is_ascii_digit()) => stem,
+        _ => name,
+    }
+}
+
+/// Types of the values visible at a point.
+type Types = HashMap<ValueId, TypeId>;
+
+struct Counter<'a> {
+    raw: &'a RawModule,
+    seen: Statistics,
+}
+
+impl Counter<'_> {
+    fn op(&mut self, op: &RawOp, types: &mut Types) {
+        types.extend(op.results.iter().copied());
+        let name = short(&op.name);
+        if !STRUCTURE.contains(&name) {
+            *self.seen.operations.entry(name.into()).or_default() += 1;
+            let results = op.results.iter().map(|r| r.1);
+            let operands = op
+                .operands
+                .iter()
+                .filter(|_| name != "cast")
+                .filter_map(|v| types.get(v).copied());
+            let elements: Vec<&str> = results
+                .chain(operands)
+                .filter_map(|t| self.tensor(t))
+                .map(|(e, _)| e)
+                .collect();
+            self.seen
+                .compute
+                .extend(elements.into_iter().map(String::from));
+        }
+        if name == "constant" {
+            self.constant(op);
+        }
+        for region in &op.regions {
+            let mut inner = Types::new();
+            let types = if region.isolated {
+                &mut inner
+            } else {
+                &mut *types
+            };
+            region.blocks.iter().for_each(|b| self.block(b, types));
+        }
+    }
+
+    fn block(&mut self, block: &RawBlock, types: &mut Types) {
+        types.extend(block.args.iter().map(|a| (a.0, a.1)));
+        block.ops.iter().for_each(|op| self.op(op, types));
+    }
+
+    fn constant(&mut self, op: &RawOp) {
+        for (_, ty) in &op.results {
+            if let Some((element, count)) = self.tensor(*ty) {
+                *self.seen.storage.entry(element.into()).or_default() += count;
+            }
+        }
+    }
+
+    /// The element type and the number of elements of a tensor type; unknown extents count as one.
+    fn tensor(&self, ty: TypeId) -> Option<(&'static str, u64)> {
+        let TypeRecord::Tensor { shape, element, .. } = self.raw.records.ty(ty)? else {
+            return None;
+        };
+        let TypeRecord::Scalar(scalar) = self.raw.records.ty(*element)? else {
+            return None;
+        };
+        let count = shape
+            .iter()
+            .map(|&d| u64::try_from(d).unwrap_or(1))
+            .fold(1u64, u64::saturating_mul);
+        Some((scalar_name(*scalar), count))
+    }
+}
+
+/// A scalar type by the runtime's name for it; the file's name where the runtime's is not known.
+fn scalar_name(scalar: Scalar) -> &'static str {
+    let known = NAMES.iter().find(|(name, _)| *name == scalar.name());
+    known.map_or(scalar.name(), |(_, name)| *name)
+}
+
+const NAMES: &[(&str, &str)] = &[
+    ("i1", "Bool"),
+    ("f64", "Float64"),
+    ("f32", "Float32"),
+    ("f16", "Float16"),
+    ("bf16", "BFloat16"),
+    ("si64", "Int64"),
+    ("si32", "Int32"),
+    ("si16", "Int16"),
+    ("si8", "Int8"),
+    ("si4", "Int4"),
+    ("si2", "Int2"),
+    ("ui64", "UInt64"),
+    ("ui32", "UInt32"),
+    ("ui16", "UInt16"),
+    ("ui8", "UInt8"),
+    ("ui6", "UInt6"),
+    ("ui4", "UInt4"),
+    ("ui3", "UInt3"),
+    ("ui2", "UInt2"),
+    ("ui1", "UInt1"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_and_families_are_not_part_of_a_name() {
+        let cases = [
+            ("primitive.slice_v1", "slice"),
+            ("reduce_sum_v12", "reduce_sum"),
+            ("serialization.asset", "asset"),
+            ("x_value", "x_value"),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(short(name), expected);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! One file per command.
+
+pub(crate) mod chat;
+pub(crate) mod inspect;
+pub(crate) mod pull;
+pub(crate) mod run;
+mod talk;

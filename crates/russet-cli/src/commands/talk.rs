@@ -1,0 +1,84 @@
+//! What `run` and `chat` share: opening a model, options, streaming an answer, figures.
+
+use std::io::{self, Write};
+use std::time::Instant;
+
+use russet::{Error, GenerateOptions, Model, OpenOptions, Reply, Sampling, StopReason};
+
+use crate::args::{SamplingArgs, TalkArgs};
+use crate::failure::Failure;
+use crate::locate::locate;
+
+/// Finds and opens a model; says what it is where that is wanted.
+pub(super) fn open(name: &str, args: &TalkArgs) -> Result<Model, Failure> {
+    let path = locate(name)?;
+    let start = Instant::now();
+    let mut options = OpenOptions::default();
+    options.threads = args.threads.map_or(0, usize::from);
+    let model = Model::open(&path, &options)?;
+    if args.verbose {
+        let took = start.elapsed().as_secs_f64() * 1e3;
+        eprintln!(
+            "opened {} in {took:.0} ms, context {} tokens",
+            path.display(),
+            model.max_context()
+        );
+    }
+    Ok(model)
+}
+
+/// How to generate.
+pub(super) fn options(args: &TalkArgs) -> GenerateOptions {
+    let mut options = GenerateOptions::default();
+    options.sampling = sampling(&args.sampling);
+    options.max_tokens = args.max_tokens;
+    options
+}
+
+fn sampling(args: &SamplingArgs) -> Sampling {
+    let exact = |x: f32| x.to_string().parse().unwrap_or(f64::from(x));
+    Sampling {
+        temperature: exact(args.temperature),
+        top_k: args.top_k,
+        top_p: args.top_p.map(exact),
+        min_p: args.min_p.map(exact),
+        seed: args.seed,
+    }
+}
+
+/// Runs something that hands over text piece by piece, and writes the pieces as they come. Text that cannot be written ends
+/// the answer.
+pub(super) fn stream(
+    answer: impl FnOnce(&mut dyn FnMut(&str)) -> Result<Reply, Error>,
+) -> Result<Reply, Failure> {
+    let mut out = io::stdout();
+    let mut written = Ok(());
+    let reply = answer(&mut |text| {
+        if written.is_ok() {
+            written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        }
+    })?;
+    written
+        .and_then(|()| writeln!(out))
+        .map_err(Failure::write)?;
+    Ok(reply)
+}
+
+/// Figures of an answer, on standard error.
+pub(super) fn figures(reply: &Reply) {
+    let reason = match reply.reason {
+        StopReason::Stop(token) => format!("stop token {token}"),
+        StopReason::MaxTokens => "as many tokens as asked for".into(),
+        StopReason::ContextFull => "the context is full".into(),
+        StopReason::Cancelled => "interrupted".into(),
+        other => format!("{other:?}"),
+    };
+    eprintln!(
+        "prompt: {} tokens ({} reused), {:.1} tokens/s; answer: {} tokens, {:.1} tokens/s; ended by: {reason}",
+        reply.prompt_tokens,
+        reply.reused_tokens,
+        reply.prefill_rate(),
+        reply.tokens.len(),
+        reply.decode_rate(),
+    );
+}

@@ -1,0 +1,92 @@
+//! What a command can fail with, printed as one chain.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use russet_formats::aimodel::AssetError;
+use russet_formats::checkpoint::CheckpointError;
+
+use crate::locate::LocateError;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// No model.
+    #[error(transparent)]
+    Locate(#[from] LocateError),
+    /// The model cannot be opened, or an answer failed.
+    #[error(transparent)]
+    Russet(#[from] russet::Error),
+    /// An asset that is broken, or not the one its digest is of.
+    #[error("{}", path.display())]
+    Asset {
+        path: PathBuf,
+        #[source]
+        source: AssetError,
+    },
+    /// A checkpoint of an architecture that is not known.
+    #[error("{}", path.display())]
+    Checkpoint {
+        path: PathBuf,
+        #[source]
+        source: CheckpointError,
+    },
+    /// Reading the prompt or writing the answer.
+    #[error("cannot {action}")]
+    Stream {
+        action: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    /// The terminal.
+    #[error("cannot read from the terminal")]
+    Terminal(#[from] rustyline::error::ReadlineError),
+}
+
+impl Failure {
+    /// Output that failed.
+    pub(crate) fn write(source: io::Error) -> Self {
+        Self::Stream {
+            action: "write to standard output",
+            source,
+        }
+    }
+
+    /// Whether this only means that nobody reads the output any more (`russet inspect … | head`).
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Stream { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// An error and its reasons on one line, outermost first. A reason that repeats what was said is left out.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !line.ends_with(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
+        source = cause.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_names_every_reason_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer")]
+        struct Outer(#[source] Inner);
+        #[derive(Debug, thiserror::Error)]
+        #[error("inner: cause")]
+        struct Inner(#[source] io::Error);
+        let error = Outer(Inner(io::Error::other("cause")));
+        assert_eq!(chain(&error), "outer: inner: cause");
+    }
+}
