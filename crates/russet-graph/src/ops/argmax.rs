@@ -51,7 +51,7 @@ impl OpDef for Argmax {
         shape[at] = 1;
         let mut out = TensorMut::zeros(DType::U32, &shape)?;
         along(x, at, |index, line, _| {
-            out.set(index, Scalar::Int(argmax(line) as i128))
+            out.set(index, Scalar::Int(argmax(line) as i128));
         });
         Ok(vec![out.finish()])
     }

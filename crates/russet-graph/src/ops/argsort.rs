@@ -33,7 +33,7 @@ impl OpDef for Argsort {
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let mut out = TensorMut::zeros(DType::I32, &inputs[0].shape)?;
         sorted(inputs, |to, _, position| {
-            out.set(to, Scalar::Int(position as i128))
+            out.set(to, Scalar::Int(position as i128));
         })?;
         Ok(vec![out.finish()])
     }

@@ -42,7 +42,7 @@ impl OpDef for Softmax {
             let max = values.iter().fold(f64::NEG_INFINITY, |a, &v| a.max(v));
             let sum: f64 = values.iter().map(|v| (v - max).exp()).sum();
             values.iter().enumerate().for_each(|(k, v)| {
-                out.set(first + k * inner, Scalar::Float((v - max).exp() / sum))
+                out.set(first + k * inner, Scalar::Float((v - max).exp() / sum));
             });
         }
         Ok(vec![out.finish()])

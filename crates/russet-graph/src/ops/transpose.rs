@@ -55,16 +55,16 @@ impl OpDef for Transpose {
     fn cases() -> Vec<Case<Self>> {
         let x = Tensor::from_ints(DType::I32, &[2, 3, 4], &(0..24).collect::<Vec<_>>());
         let orders: [&[i64]; 3] = [&[2, 0, 1], &[0, 1, 2], &[-1, 1, 0]];
-        let case = |o: &&[i64]| {
+        let case = |o: &[i64]| {
             Some(Case {
                 op: Self,
                 inputs: vec![
                     x.clone().ok()?,
-                    Tensor::from_ints(DType::I32, &[3], *o).ok()?,
+                    Tensor::from_ints(DType::I32, &[3], o).ok()?,
                 ],
             })
         };
-        orders.iter().filter_map(case).collect()
+        orders.into_iter().filter_map(case).collect()
     }
 }
 
