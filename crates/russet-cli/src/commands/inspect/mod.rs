@@ -60,7 +60,7 @@ fn parts(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let source = DirectorySource::new(path);
     let bundle = ModelBundle::read(&source).map_err(russet::Error::from)?;
     let keys = bundle.assets.iter().map(|(key, _)| key.as_str());
-    let files = keys.map(|key| bundle.asset(&source, key).map(|file| path.join(file)));
+    let files = keys.map(|key| bundle.asset(key).map(|file| path.join(file)));
     Ok(files
         .collect::<Result<_, _>>()
         .map_err(russet::Error::from)?)
