@@ -4,13 +4,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Files by relative path.
+/// Files by relative path, parts separated by `/`.
 pub trait Source {
     /// Reads a whole file.
     fn read(&self, name: &str) -> io::Result<Vec<u8>>;
 
     /// Whether a file or directory is there.
     fn exists(&self, name: &str) -> bool;
+
+    /// The names in a directory, sorted; `""` is the bundle itself. None where the directory is not there.
+    fn list(&self, directory: &str) -> io::Result<Vec<String>>;
 
     /// What to call it in messages; its extension is checked before anything is read.
     fn location(&self) -> &Path;
@@ -34,6 +37,20 @@ impl Source for DirectorySource {
 
     fn exists(&self, name: &str) -> bool {
         self.0.join(name).exists()
+    }
+
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(self.0.join(directory)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            // A name that is not Unicode is not one that metadata could give.
+            names.extend(entry?.file_name().into_string());
+        }
+        names.sort_unstable();
+        Ok(names)
     }
 
     fn location(&self) -> &Path {

@@ -14,11 +14,19 @@ struct Memory {
 
 impl Source for Memory {
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        self.files.get(name).map(|s| s.clone().into_bytes()).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.files
+            .get(name)
+            .map(|s| s.clone().into_bytes())
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn exists(&self, name: &str) -> bool {
         self.files.contains_key(name)
+    }
+
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        assert_eq!(directory, "", "all files of these tests lie at the top");
+        Ok(self.files.keys().map(|k| (*k).to_owned()).collect())
     }
 
     fn location(&self) -> &Path {
@@ -27,12 +35,21 @@ impl Source for Memory {
 }
 
 fn bundle(metadata: &str) -> Memory {
-    let files = [("metadata.json", metadata.to_owned()), ("m.aimodel", String::new())].into();
-    Memory { files, location: "b".into() }
+    let files = [
+        ("metadata.json", metadata.to_owned()),
+        ("m.aimodel", String::new()),
+    ]
+    .into();
+    Memory {
+        files,
+        location: "b".into(),
+    }
 }
 
 fn error(metadata: &str) -> String {
-    LanguageBundle::read(&bundle(metadata)).unwrap_err().to_string()
+    LanguageBundle::read(&bundle(metadata))
+        .unwrap_err()
+        .to_string()
 }
 
 const GOOD: &str = r#"{"metadata_version": "0.2", "kind": "llm", "name": "n", "assets": {"z": "z.npy", "main": "m.aimodel"},
@@ -46,44 +63,180 @@ fn fields_are_read_and_the_rest_is_kept() {
     assert_eq!(b.model.assets[0].0, "z", "the order of the file");
     assert_eq!(b.model.raw["extra"]["kept"], 1);
     assert_eq!(b.model.user_data, [("a".to_owned(), "b".to_owned())]);
-    assert_eq!((b.main.as_str(), b.language.function.as_str()), ("m.aimodel", "run"));
-    assert_eq!((b.language.vocab_size, b.language.max_context_length), (320, 256));
+    assert_eq!(
+        (b.main.as_str(), b.language.main_function()),
+        ("m.aimodel", "run")
+    );
+    assert_eq!(
+        (b.language.vocab_size, b.language.max_context_length),
+        (320, 256)
+    );
     assert_eq!(b.language.eos_token_ids, [7, 9]);
-    assert_eq!((b.language.prefill_chunk_size, b.language.prefill_chunk_threshold), (Some(64), None));
+    assert_eq!(
+        (
+            b.language.prefill_chunk_size,
+            b.language.prefill_chunk_threshold
+        ),
+        (Some(64), None)
+    );
     assert!(b.language.embedded_tokenizer);
+    assert_eq!(
+        b.language.function_map,
+        [(
+            "main".to_owned(),
+            vec!["run".to_owned(), "other".to_owned()]
+        )]
+    );
+    assert_eq!(
+        b.model.verify(&bundle(GOOD)).unwrap_err().to_string(),
+        "asset 'z' not found at b/z.npy"
+    );
 }
 
 #[test]
 fn every_fault_has_its_message() {
     let swap = |from: &str, to: &str| error(&GOOD.replace(from, to));
-    assert_eq!(swap("\"0.2\"", "\"0.1\""), "unsupported metadata_version '0.1' (known: 0.2)");
-    assert_eq!(swap("\"metadata_version\": \"0.2\", ", ""), "unsupported metadata_version '0.1' (known: 0.2)");
-    assert_eq!(swap("\"llm\"", "\"diffusion\""), "expected bundle kind llm, got diffusion");
-    assert_eq!(swap("\"vocab_size\": 320, ", ""), "metadata is missing required field 'language.vocab_size'");
-    assert_eq!(swap("\"name\": \"n\", ", ""), "metadata is missing required field 'name'");
-    assert_eq!(swap("\"main\": \"m.aimodel\"", "\"a\": \"b\""), "metadata is missing required field 'assets.main'");
-    assert_eq!(swap("m.aimodel", "x.aimodel"), "asset 'main' not found at b/x.aimodel");
-    assert_eq!(swap("320", "-1"), "metadata.json is malformed: field 'language.vocab_size' is not a positive integer");
+    assert_eq!(
+        swap("\"0.2\"", "\"0.1\""),
+        "unsupported metadata_version '0.1' (known: 0.2)"
+    );
+    assert_eq!(
+        swap("\"metadata_version\": \"0.2\", ", ""),
+        "unsupported metadata_version '0.1' (known: 0.2)"
+    );
+    assert_eq!(
+        swap("\"llm\"", "\"diffusion\""),
+        "expected bundle kind llm, got diffusion"
+    );
+    assert_eq!(
+        swap("\"vocab_size\": 320, ", ""),
+        "metadata is missing required field 'language.vocab_size'"
+    );
+    assert_eq!(
+        swap("\"name\": \"n\", ", ""),
+        "metadata is missing required field 'name'"
+    );
+    assert_eq!(
+        swap("\"main\": \"m.aimodel\"", "\"a\": \"b\""),
+        "metadata is missing required field 'assets.main'"
+    );
+    assert_eq!(
+        swap("m.aimodel", "x.aimodel"),
+        "asset 'main' not found at b/x.aimodel"
+    );
+    assert_eq!(
+        swap("320", "-1"),
+        "metadata.json is malformed: field 'language.vocab_size' is not a positive integer"
+    );
+    assert_eq!(
+        swap("m.aimodel", "../m.aimodel"),
+        "asset 'main' is outside the bundle: ../m.aimodel"
+    );
+    assert_eq!(
+        swap("\"llm\"", "\"vlm\""),
+        "metadata is missing required field 'vision'"
+    );
+    assert_eq!(
+        swap("\"language\"", "\"speech\""),
+        "metadata is missing required field 'language'"
+    );
+    assert_eq!(
+        swap("[7, 9]", "\"x\""),
+        "metadata.json is malformed: field 'language.eos_token_ids' is not a token or a list of tokens"
+    );
+    // All fields come before any asset.
+    assert_eq!(
+        error(
+            &GOOD
+                .replace("m.aimodel", "x.aimodel")
+                .replace("\"tokenizer\"", "\"t\"")
+        ),
+        "metadata is missing required field 'language.tokenizer'"
+    );
     assert!(error("{\"metadata_version\": ").starts_with("metadata.json is malformed: EOF"));
     // The version comes before every other field.
-    assert_eq!(error("{\"metadata_version\": \"9\", \"kind\": 5}"), "unsupported metadata_version '9' (known: 0.2)");
+    assert_eq!(
+        error("{\"metadata_version\": \"9\", \"kind\": 5}"),
+        "unsupported metadata_version '9' (known: 0.2)"
+    );
 }
 
 #[test]
 fn a_path_to_an_asset_is_refused_before_any_read() {
-    for extension in ["aimodel", "aimodelc"] {
-        let source = Memory { files: HashMap::new(), location: format!("x.{extension}").into() };
-        assert!(matches!(ModelBundle::read(&source), Err(BundleError::PointedAtModelAsset(_))));
+    for extension in ["aimodel", "aimodelc", "AIMODEL"] {
+        let source = Memory {
+            files: HashMap::new(),
+            location: format!("x.{extension}").into(),
+        };
+        assert!(matches!(
+            ModelBundle::read(&source),
+            Err(BundleError::PointedAtModelAsset(_))
+        ));
     }
-    let empty = Memory { files: HashMap::new(), location: "x".into() };
-    assert!(matches!(ModelBundle::read(&empty), Err(BundleError::MissingMetadata(_))));
+    let empty = Memory {
+        files: HashMap::new(),
+        location: "x".into(),
+    };
+    assert!(matches!(
+        ModelBundle::read(&empty),
+        Err(BundleError::MissingMetadata(_))
+    ));
 }
 
 #[test]
-fn a_compiled_asset_says_what_it_is() {
-    let mut b = bundle(&GOOD.replace("\"extra\"", "\"compilation\": {\"targets\": [\"h18p\"]}, \"extra\""));
-    b.files.remove("m.aimodel");
-    b.files.insert("m.aimodelc", String::new());
-    let text = LanguageBundle::read(&b).unwrap_err().to_string();
-    assert!(text.contains("compiled for a device (m.aimodelc, for \"h18p\")"), "{text}");
+fn a_compiled_asset_says_what_it_was_compiled_for() {
+    let targets = GOOD.replace(
+        "\"extra\"",
+        "\"compilation\": {\"targets\": [\"h18p\"]}, \"extra\"",
+    );
+    let named = GOOD.replace("m.aimodel", "m.h17.aimodelc");
+    let cases = [
+        (
+            targets.as_str(),
+            "m.aimodelc",
+            "asset 'main' is compiled for h18p (m.aimodelc): ",
+        ),
+        (
+            GOOD,
+            "m.aimodelc",
+            "asset 'main' is compiled for a device (m.aimodelc): ",
+        ),
+        (
+            GOOD,
+            "m.h18p.aimodelc",
+            "asset 'main' is compiled for h18p (m.h18p.aimodelc): ",
+        ),
+        (
+            &named,
+            "m.h17.aimodelc",
+            "asset 'main' is compiled for h17 (m.h17.aimodelc): ",
+        ),
+        (GOOD, "m2.aimodelc", "asset 'main' not found at b/m.aimodel"),
+    ];
+    for (metadata, file, expected) in cases {
+        let mut b = bundle(metadata);
+        b.files.remove("m.aimodel");
+        b.files.insert(file, String::new());
+        let text = LanguageBundle::read(&b).unwrap_err().to_string();
+        assert!(text.starts_with(expected), "{text}");
+    }
+}
+
+#[test]
+fn the_committed_bundles_are_read() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/lm/qwen3-4bit");
+    let source = DirectorySource::new(path);
+    let b = LanguageBundle::read(&source).unwrap();
+    assert_eq!(
+        (b.main.as_str(), b.language.main_function()),
+        ("qwen3-4bit.aimodel", "main")
+    );
+    b.model.verify(&source).unwrap();
+    assert!(
+        source
+            .list("tokenizer")
+            .unwrap()
+            .contains(&"tokenizer.json".to_owned())
+    );
+    assert!(source.list("nowhere").unwrap().is_empty());
 }

@@ -1,8 +1,11 @@
 //! The sampler: one token from a row of logits, on the CPU (contract B §9, F 1.5).
 //!
-//! Order: temperature, min-p, top-p, top-k, softmax, draw. Each filter works on the distribution the one before left.
+//! Order: temperature, min-p, top-p, top-k, softmax, draw. Each filter works on the distribution the one before left. A seed
+//! fixes all draws: [`SplitMix64`] gives one number for each draw, and greedy sampling draws none.
 
 mod rng;
+
+use std::cmp::Ordering;
 
 pub use rng::SplitMix64;
 
@@ -40,8 +43,17 @@ impl Sampling {
     }
 
     /// Checks every number.
+    ///
+    /// # Errors
+    /// The first number outside its range, even one that would not be used.
     pub fn check(&self) -> Result<(), SamplingError> {
-        let fail = |name, value: String, allowed| Err(SamplingError { name, value, allowed });
+        let fail = |name, value: String, allowed| {
+            Err(SamplingError {
+                name,
+                value,
+                allowed,
+            })
+        };
         if !(self.temperature.is_finite() && self.temperature >= 0.0) {
             return fail("temperature", self.temperature.to_string(), "0 or more");
         }
@@ -57,28 +69,46 @@ impl Sampling {
     }
 
     /// The same sampling without filters that do nothing: top-k of 1 is greedy, greedy needs no filters, top-p of 1 is none.
-    fn normalized(&self) -> Self {
+    pub fn normalized(&self) -> Self {
         if self.temperature == 0.0 || self.top_k == Some(1) {
-            return Self { seed: self.seed, ..Self::default() };
+            return Self {
+                seed: self.seed,
+                ..Self::default()
+            };
         }
-        Self { top_p: self.top_p.filter(|p| *p < 1.0), ..self.clone() }
+        Self {
+            top_p: self.top_p.filter(|p| *p < 1.0),
+            ..self.clone()
+        }
     }
 }
 
-/// Draws tokens. Keeps its memory between draws.
+/// How far a token's scaled logit is from the largest, later its weight `exp` of that; and the token.
+type Candidate = (f32, u32);
+
+/// Draws tokens. Keeps its memory between draws: after the first, none allocates.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     sampling: Sampling,
     rng: SplitMix64,
-    candidates: Vec<(f32, u32)>,
+    candidates: Vec<Candidate>,
 }
 
 impl Sampler {
     /// A sampler with checked numbers.
+    ///
+    /// # Errors
+    /// Those of [`Sampling::check`].
     pub fn new(sampling: &Sampling) -> Result<Self, SamplingError> {
         sampling.check()?;
-        let rng = sampling.seed.map_or_else(SplitMix64::from_entropy, SplitMix64::new);
-        Ok(Self { sampling: sampling.normalized(), rng, candidates: Vec::new() })
+        let rng = sampling
+            .seed
+            .map_or_else(SplitMix64::from_entropy, SplitMix64::new);
+        Ok(Self {
+            sampling: sampling.normalized(),
+            rng,
+            candidates: Vec::new(),
+        })
     }
 
     /// One token. Ties go to the first; NaN and minus infinity are never drawn; where nothing is left, token 0.
@@ -86,21 +116,16 @@ impl Sampler {
         if self.sampling.temperature == 0.0 {
             return argmax(logits);
         }
-        let scale = 1.0 / self.sampling.temperature as f32;
-        self.candidates.clear();
-        let usable = logits.iter().zip(0u32..).filter(|(l, _)| !l.is_nan() && **l > f32::NEG_INFINITY);
-        self.candidates.extend(usable.map(|(l, id)| (l * scale, id)));
-        let max = self.candidates.iter().fold(f32::NEG_INFINITY, |m, c| m.max(c.0));
-        if self.candidates.is_empty() || max == f32::INFINITY {
+        let max = logits.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
+        if !max.is_finite() {
             return argmax(logits);
         }
-        if let Some(p) = self.sampling.min_p {
-            let threshold = max + (p as f32).ln();
-            self.candidates.retain(|c| c.0 >= threshold);
+        self.collect(logits, max);
+        for c in &mut self.candidates {
+            c.0 = c.0.exp();
         }
-        self.candidates.iter_mut().for_each(|c| c.0 = (c.0 - max).exp());
         if let Some(p) = self.sampling.top_p {
-            self.keep_mass(p as f32);
+            keep_mass(&mut self.candidates, p);
         }
         if let Some(k) = self.sampling.top_k.filter(|k| *k < self.candidates.len()) {
             self.candidates.select_nth_unstable_by(k - 1, likelier);
@@ -109,32 +134,64 @@ impl Sampler {
         self.draw()
     }
 
-    /// Keeps the smallest prefix of the sorted candidates that holds the mass `p`.
-    fn keep_mass(&mut self, p: f32) {
-        self.candidates.sort_unstable_by(likelier);
-        let total: f32 = self.candidates.iter().map(|c| c.0).sum();
-        let mut mass = 0.0;
-        let count = self.candidates.iter().position(|c| {
-            mass += c.0;
-            mass >= p * total
-        });
-        self.candidates.truncate(count.map_or(self.candidates.len(), |i| i + 1));
+    /// Temperature and min-p. Differences to the largest are divided, so that no temperature, however small, makes a NaN.
+    fn collect(&mut self, logits: &[f32], max: f32) {
+        let temperature = (self.sampling.temperature as f32).max(f32::MIN_POSITIVE);
+        let floor = self
+            .sampling
+            .min_p
+            .map_or(f32::NEG_INFINITY, |p| p.ln() as f32);
+        let scaled = logits
+            .iter()
+            .zip(0u32..)
+            .map(|(l, id)| ((l - max) / temperature, id));
+        self.candidates.clear();
+        self.candidates.reserve(logits.len());
+        // NaN is not above anything, and minus infinity is not above itself.
+        self.candidates
+            .extend(scaled.filter(|c| c.0 >= floor && c.0 > f32::NEG_INFINITY));
     }
 
     fn draw(&mut self) -> u32 {
         let total: f64 = self.candidates.iter().map(|c| f64::from(c.0)).sum();
         let mut left = self.rng.unit() * total;
-        for c in &self.candidates {
-            left -= f64::from(c.0);
+        let mut last = 0;
+        for &(weight, id) in self.candidates.iter().filter(|c| c.0 > 0.0) {
+            left -= f64::from(weight);
+            last = id;
             if left < 0.0 {
-                return c.1;
+                break;
             }
         }
-        self.candidates.last().map_or(0, |c| c.1)
+        last
     }
 }
 
-fn likelier(a: &(f32, u32), b: &(f32, u32)) -> std::cmp::Ordering {
+/// Keeps the smallest set of likeliest candidates that holds the share `p` of the weight. Only as many are sorted as it takes:
+/// a vocabulary has many tokens, the share is mostly in few.
+fn keep_mass(candidates: &mut Vec<Candidate>, p: f64) {
+    let wanted = p * candidates.iter().map(|c| f64::from(c.0)).sum::<f64>();
+    let (mut mass, mut done, mut block) = (0.0, 0, 64);
+    while done < candidates.len() {
+        let rest = &mut candidates[done..];
+        let sorted = block.min(rest.len());
+        if sorted < rest.len() {
+            rest.select_nth_unstable_by(sorted, likelier);
+        }
+        rest[..sorted].sort_unstable_by(likelier);
+        for c in &rest[..sorted] {
+            mass += f64::from(c.0);
+            done += 1;
+            if mass >= wanted {
+                candidates.truncate(done);
+                return;
+            }
+        }
+        block *= 4;
+    }
+}
+
+fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
     b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
 }
 

@@ -1,70 +1,121 @@
 //! A tokenizer from a GGUF file's metadata: byte-level BPE with the pre-tokenizer that `tokenizer.ggml.pre` names.
+//!
+//! The file says how to cut text by a name only; what the name stands for is known from the tokenizers that the names were
+//! given to (`tokenizer.json` of the models) and from `llama.cpp`, which reads these files. Each is a list of expressions,
+//! applied one after the other: every match stands alone, and so does what lies between matches.
 
 use russet_formats::gguf::{GgufTokenizer, TokenKind};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Tokenizer, TokenizerError};
 
-/// Words with their space, digits one by one or in threes, punctuation, spaces: the split of Llama 3.
-const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// The same with single digits: the split of Qwen 2.
-const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// Words with their space, numbers, runs of signs, white space.
+const GPT2: &[&str] = &[WORDS];
+const WORDS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+/// Digits one by one before that.
+const DIGITS: &[&str] = &[r"\p{N}", WORDS];
+/// Llama 3: contractions in any case, digits in threes, line breaks apart.
+const LLAMA3: &[&str] = &[
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+/// Qwen 2: the same with single digits.
+const QWEN2: &[&str] = &[
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+/// Files that were made before there were names: runs of punctuation first, digits in threes last.
+const UNNAMED: &[&str] = &[r"[\p{P}\$\+<=>\^~\|]+", WORDS, r"\p{N}+", "[0-9][0-9][0-9]"];
 
-/// How text is cut before merging.
-enum Split {
-    /// GPT-2's own expression.
-    Gpt2,
-    /// Digits one by one, then GPT-2's expression.
-    Digits,
-    /// An expression.
-    Pattern(&'static str),
+/// What a name of `tokenizer.ggml.pre` stands for.
+struct Pre {
+    name: &'static str,
+    cuts: &'static [&'static str],
+    /// A piece that is a token as a whole is not merged from parts; and `bos` stands before a text unless the file says no.
+    /// Both came with Llama 3.
+    llama3: bool,
 }
 
-/// Names of `tokenizer.ggml.pre` and their split.
-const SPLITS: [(&str, Split); 9] = [
-    ("gpt-2", Split::Gpt2),
-    ("default", Split::Gpt2),
-    ("smollm", Split::Digits),
-    ("starcoder", Split::Digits),
-    ("refact", Split::Digits),
-    ("llama-bpe", Split::Pattern(LLAMA3)),
-    ("llama3", Split::Pattern(LLAMA3)),
-    ("llama-v3", Split::Pattern(LLAMA3)),
-    ("qwen2", Split::Pattern(QWEN2)),
+const fn pre(name: &'static str, cuts: &'static [&'static str], llama3: bool) -> Pre {
+    Pre { name, cuts, llama3 }
+}
+
+const PRES: [Pre; 23] = [
+    pre("default", UNNAMED, false),
+    pre("gpt-2", GPT2, false),
+    pre("phi-2", GPT2, false),
+    pre("mpt", GPT2, false),
+    pre("olmo", GPT2, false),
+    pre("jais", GPT2, false),
+    pre("exaone4", GPT2, false),
+    pre("smollm", DIGITS, false),
+    pre("starcoder", DIGITS, false),
+    pre("refact", DIGITS, false),
+    pre("command-r", DIGITS, false),
+    pre("codeshell", DIGITS, false),
+    pre("exaone", DIGITS, false),
+    pre("minerva-7b", DIGITS, false),
+    pre("llama-bpe", LLAMA3, true),
+    pre("llama3", LLAMA3, true),
+    pre("llama-v3", LLAMA3, true),
+    pre("dbrx", LLAMA3, false),
+    pre("smaug-bpe", LLAMA3, false),
+    pre("qwen2", QWEN2, false),
+    pre("stablelm2", QWEN2, false),
+    pre("deepseek-r1-qwen", QWEN2, false),
+    pre("hunyuan", QWEN2, false),
 ];
 
-fn pre_tokenizer(split: &Split) -> Value {
-    let bytes = |use_regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex});
-    match split {
-        Split::Gpt2 => bytes(true),
-        Split::Digits => json!({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, bytes(true)]}),
-        Split::Pattern(pattern) => json!({"type": "Sequence", "pretokenizers": [
-            {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false}, bytes(false)]}),
+/// Builds the tokenizer that a GGUF file describes.
+///
+/// # Errors
+/// [`TokenizerError::Checkpoint`] for an algorithm or a pre-tokenizer that is not known, and for merges of tokens that are not
+/// there.
+pub fn from_gguf(gguf: &GgufTokenizer) -> Result<Tokenizer, TokenizerError> {
+    let fail = |reason: String| TokenizerError::Checkpoint(reason);
+    if &*gguf.model != "gpt2" {
+        return Err(fail(format!(
+            "kind {:?} is not supported (known: gpt2)",
+            gguf.model
+        )));
     }
+    let name = gguf.pre.as_deref().unwrap_or("default");
+    let known = || PRES.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
+    let pre = PRES.iter().find(|p| p.name == name);
+    let pre = pre.ok_or_else(|| {
+        fail(format!(
+            "pre-tokenizer {name:?} is not supported (known: {})",
+            known()
+        ))
+    })?;
+    let kinds = gguf.tokens.iter().zip(&gguf.token_types).zip(0u32..);
+    let added: Vec<Value> = kinds
+        .filter_map(|((text, kind), id)| added_token(text, *kind, id))
+        .collect();
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    let file = json!({
+        "version": "1.0",
+        "added_tokens": added,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre.cuts.iter().map(|c| cut(c)).chain([bytes.clone()]).collect::<Vec<_>>()},
+        "post_processor": around(gguf, pre),
+        "decoder": bytes,
+        "model": model(gguf, pre),
+    });
+    let bytes = serde_json::to_vec(&file).map_err(|e| fail(e.to_string()))?;
+    Tokenizer::from_json(&bytes).map_err(|e| fail(e.to_string()))
 }
 
-/// Builds the tokenizer that a GGUF file describes.
-pub fn from_gguf(gguf: &GgufTokenizer) -> Result<Tokenizer, TokenizerError> {
-    if &*gguf.model != "gpt2" {
-        return Err(TokenizerError::Checkpoint(format!("kind {:?} is not supported (known: gpt2)", gguf.model)));
-    }
-    let pre = gguf.pre.as_deref().unwrap_or("default");
-    let known = || SPLITS.iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", ");
-    let unknown = || TokenizerError::Checkpoint(format!("pre-tokenizer {pre:?} is not supported (known: {})", known()));
-    let (_, split) = SPLITS.iter().find(|(name, _)| *name == pre).ok_or_else(unknown)?;
-    let vocab: serde_json::Map<String, Value> = gguf.tokens.iter().zip(0u32..).map(|(t, id)| (t.to_string(), id.into())).collect();
+fn cut(expression: &str) -> Value {
+    json!({"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": false})
+}
+
+fn model(gguf: &GgufTokenizer, pre: &Pre) -> Value {
+    let vocab: Map<String, Value> = gguf
+        .tokens
+        .iter()
+        .zip(0u32..)
+        .map(|(t, id)| (t.to_string(), id.into()))
+        .collect();
     let merges: Vec<[&str; 2]> = gguf.merges.iter().map(|(a, b)| [&**a, &**b]).collect();
-    let kinds = gguf.tokens.iter().zip(&gguf.token_types).zip(0u32..);
-    let added: Vec<Value> = kinds.filter_map(|((text, kind), id)| added_token(text, *kind, id)).collect();
-    let file = json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": null,
-        "pre_tokenizer": pre_tokenizer(split), "post_processor": null,
-        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
-        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
-                  "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": merges},
-    });
-    let bytes = serde_json::to_vec(&file).map_err(|e| TokenizerError::Checkpoint(e.to_string()))?;
-    Tokenizer::from_json(&bytes).map_err(|e| TokenizerError::Checkpoint(e.to_string()))
+    json!({"type": "BPE", "fuse_unk": false, "byte_fallback": false, "ignore_merges": pre.llama3, "vocab": vocab, "merges": merges})
 }
 
 fn added_token(text: &str, kind: TokenKind, id: u32) -> Option<Value> {
@@ -72,4 +123,37 @@ fn added_token(text: &str, kind: TokenKind, id: u32) -> Option<Value> {
     (special || kind == TokenKind::UserDefined).then(|| {
         json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": special})
     })
+}
+
+/// The tokens around a text: `bos` and `eos` where the file wants them.
+fn around(gguf: &GgufTokenizer, pre: &Pre) -> Value {
+    let first = gguf.bos.filter(|_| gguf.add_bos.unwrap_or(pre.llama3));
+    let last = gguf.eos.filter(|_| gguf.add_eos.unwrap_or(false));
+    let token = |id: u32| Some((&**gguf.tokens.get(usize::try_from(id).ok()?)?, id));
+    let (first, last) = (first.and_then(token), last.and_then(token));
+    let piece = |(text, _): (&str, u32)| json!({"SpecialToken": {"id": text, "type_id": 0}});
+    let sequence = |id: &str| json!({"Sequence": {"id": id, "type_id": 0}});
+    let wrap = |inner: Value| {
+        [first.map(piece), Some(inner), last.map(piece)]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+    };
+    let tokens = [first, last].into_iter().flatten();
+    let tokens: Map<String, Value> = tokens
+        .map(|(text, id)| {
+            (
+                text.to_string(),
+                json!({"id": text, "ids": [id], "tokens": [text]}),
+            )
+        })
+        .collect();
+    if tokens.is_empty() {
+        return Value::Null;
+    }
+    let pair: Vec<Value> = wrap(sequence("A"))
+        .into_iter()
+        .chain(wrap(sequence("B")))
+        .collect();
+    json!({"type": "TemplateProcessing", "single": wrap(sequence("A")), "pair": pair, "special_tokens": tokens})
 }

@@ -31,28 +31,46 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads `tokenizer.json`.
+    /// Reads `tokenizer.json`. Truncation and padding that were left in it from training are dropped, as Hugging Face's
+    /// tokenizers do when they are called.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Load`] where it is not a tokenizer.
     pub fn from_json(bytes: &[u8]) -> Result<Self, TokenizerError> {
-        let inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| TokenizerError::Load(e.to_string()))?;
+        let load = |e: tokenizers::Error| TokenizerError::Load(e.to_string());
+        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(load)?;
+        inner
+            .with_truncation(None)
+            .map_err(load)?
+            .with_padding(None);
         Ok(Self::wrap(inner))
     }
 
     fn wrap(inner: tokenizers::Tokenizer) -> Self {
         let added = inner.get_added_tokens_decoder();
-        let special = added.into_iter().filter(|(_, t)| t.special).map(|(id, t)| (id, t.content)).collect();
+        let special = added
+            .into_iter()
+            .filter(|(_, t)| t.special)
+            .map(|(id, t)| (id, t.content))
+            .collect();
         Self { inner, special }
     }
 
     /// Text to tokens; with `special`, the tokens that the tokenizer puts around a text are added. Special tokens written in
     /// the text are recognised.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
-        let encoding = self.inner.encode_fast(text, special).map_err(|e| TokenizerError::Use(e.to_string()))?;
+        let encoding = self
+            .inner
+            .encode_fast(text, special)
+            .map_err(|e| TokenizerError::Use(e.to_string()))?;
         Ok(encoding.get_ids().to_vec())
     }
 
     /// Tokens to text, without special tokens where `skip_special`. Broken characters become U+FFFD; unknown tokens vanish.
     pub fn decode(&self, tokens: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
-        self.inner.decode(tokens, skip_special).map_err(|e| TokenizerError::Use(e.to_string()))
+        self.inner
+            .decode(tokens, skip_special)
+            .map_err(|e| TokenizerError::Use(e.to_string()))
     }
 
     /// The token of this exact text.
@@ -70,7 +88,12 @@ impl Tokenizer {
         self.inner.get_vocab_size(true)
     }
 
-    /// Special tokens: id and text.
+    /// Whether a token is special: it steers the model and is left out of text.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.special.contains_key(&id)
+    }
+
+    /// Special tokens: id and text, in no order.
     pub fn special_tokens(&self) -> impl Iterator<Item = (u32, &str)> {
         self.special.iter().map(|(&id, text)| (id, text.as_str()))
     }
