@@ -66,7 +66,7 @@ impl Facts {
         module: &Module,
         hash_verified: bool,
     ) -> Self {
-        let statistics = Statistics::of(&asset.raw);
+        let statistics = Statistics::of(asset.bytes(), &asset.raw);
         Self {
             format: "aimodel",
             bytes: asset.bytes().len() as u64,

@@ -1,11 +1,11 @@
 //! Counts over the operations of an asset as its file has them, bodies of decomposable operations included: what the Core AI
 //! runtime's `summary(include_statistics=True)` counts.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use russet_formats::aimodel::ir::{RawBlock, RawOp, ValueId};
 use russet_formats::aimodel::raw::RawModule;
-use russet_formats::aimodel::records::TypeId;
+use russet_formats::aimodel::records::{AttrId, TypeId};
 use russet_formats::aimodel::types::{Scalar, TypeRecord};
 
 /// Counts by name.
@@ -16,7 +16,7 @@ pub(super) type Counts = BTreeMap<String, u64>;
 pub(super) struct Statistics {
     /// Operations.
     pub(super) operations: Counts,
-    /// Elements of constants, by their type.
+    /// Elements of constants, by their type; equal constants count once.
     pub(super) storage: Counts,
     /// Element types of operands and results.
     pub(super) compute: BTreeSet<String>,
@@ -24,9 +24,11 @@ pub(super) struct Statistics {
 
 impl Statistics {
     /// Counts a whole program.
-    pub(super) fn of(raw: &RawModule) -> Self {
+    pub(super) fn of(file: &[u8], raw: &RawModule) -> Self {
         let mut counter = Counter {
+            file,
             raw,
+            constants: HashSet::new(),
             seen: Self::default(),
         };
         let mut types = HashMap::new();
@@ -51,7 +53,10 @@ fn short(name: &str) -> &str {
 type Types = HashMap<ValueId, TypeId>;
 
 struct Counter<'a> {
+    file: &'a [u8],
     raw: &'a RawModule,
+    /// Constants that were counted: the file keeps equal ones once, and so does the count.
+    constants: HashSet<AttrId>,
     seen: Statistics,
 }
 
@@ -61,21 +66,15 @@ impl Counter<'_> {
         let name = short(&op.name);
         if !STRUCTURE.contains(&name) {
             *self.seen.operations.entry(name.into()).or_default() += 1;
-            let results = op.results.iter().map(|r| r.1);
-            let operands = op
-                .operands
-                .iter()
-                .filter(|_| name != "cast")
-                .filter_map(|v| types.get(v).copied());
-            let elements: Vec<&str> = results
-                .chain(operands)
-                .filter_map(|t| self.tensor(t))
-                .map(|(e, _)| e)
-                .collect();
-            self.seen
-                .compute
-                .extend(elements.into_iter().map(String::from));
         }
+        // What a cast reads does not count; what a graph returns does, even where nothing computed it.
+        let results = op.results.iter().map(|r| r.1);
+        let read = op.operands.iter().filter(|_| name != "cast");
+        let values = results.chain(read.filter_map(|v| types.get(v).copied()));
+        let elements: Vec<&str> = values.filter_map(|t| Some(self.tensor(t)?.0)).collect();
+        self.seen
+            .compute
+            .extend(elements.into_iter().map(String::from));
         if name == "constant" {
             self.constant(op);
         }
@@ -96,6 +95,10 @@ impl Counter<'_> {
     }
 
     fn constant(&mut self, op: &RawOp) {
+        let value = self.raw.property(self.file, op, "value");
+        if value.is_ok_and(|value| !self.constants.insert(value)) {
+            return;
+        }
         for (_, ty) in &op.results {
             if let Some((element, count)) = self.tensor(*ty) {
                 *self.seen.storage.entry(element.into()).or_default() += count;
