@@ -226,30 +226,54 @@ impl Inference<'_> {
             .collect()
     }
 
-    /// Blocks are inferred with the types the file declares for their arguments; so are the results.
+    /// Blocks are inferred with the types the file declares. A loop whose body hands on the extents it was given keeps those of
+    /// its initial values; of others only what is declared is known.
     fn control(
         &self,
         graph: &Graph,
         node: &Node,
         facts: &mut Facts,
     ) -> Result<Vec<Fact>, NodeError> {
-        for block in &node.blocks {
-            for &id in &block.args {
-                facts.set(
-                    id,
-                    Fact {
-                        ty: graph.ty(id).cloned().unwrap_or(Type::Token),
-                        known: None,
-                    },
-                );
-            }
-            self.block(graph, block, facts)?;
-        }
-        let declared = |&id: &ValueId| Fact {
-            ty: graph.ty(id).cloned().unwrap_or(Type::Token),
-            known: None,
+        let declared = |ids: &[ValueId]| -> Vec<Fact> {
+            let fact = |&id: &ValueId| Fact {
+                ty: graph.ty(id).cloned().unwrap_or(Type::Token),
+                known: None,
+            };
+            ids.iter().map(fact).collect()
         };
-        Ok(node.outputs.iter().map(declared).collect())
+        if let (Op::While(_), [condition, body]) = (&node.op, &node.blocks[..]) {
+            let initial = node
+                .inputs
+                .iter()
+                .map(|&id| facts.ty(id).cloned().map(|ty| Fact { ty, known: None }));
+            let initial: Option<Vec<Fact>> = initial.collect();
+            if let Some(carried) = initial.filter(|c| c.len() == node.outputs.len()) {
+                self.entered(graph, condition, &carried, facts)?;
+                self.entered(graph, body, &carried, facts)?;
+                let next = body.results.iter().map(|&id| facts.ty(id));
+                if next.eq(carried.iter().map(|f| Some(&f.ty))) {
+                    return Ok(carried);
+                }
+            }
+        }
+        for block in &node.blocks {
+            self.entered(graph, block, &declared(&block.args), facts)?;
+        }
+        Ok(declared(&node.outputs))
+    }
+
+    /// Infers a block whose arguments are these.
+    fn entered(
+        &self,
+        graph: &Graph,
+        block: &Block,
+        args: &[Fact],
+        facts: &mut Facts,
+    ) -> Result<(), NodeError> {
+        for (&id, fact) in block.args.iter().zip(args) {
+            facts.set(id, fact.clone());
+        }
+        self.block(graph, block, facts)
     }
 }
 

@@ -1,2 +1,34 @@
 //! Run language-model packages: bundles, tokenizer, engines, sampling.
+//!
+//! ```no_run
+//! use russet::{GenerateOptions, Message, Model, OpenOptions};
+//!
+//! let model = Model::open("smollm2.gguf", &OpenOptions::default())?;
+//! let mut chat = model.chat()?;
+//! let reply = chat.send("What is the capital of France?", &GenerateOptions::default(), &mut |text| print!("{text}"))?;
+//! println!("\n{} tokens", reply.tokens.len());
+//! # Ok::<(), russet::Error>(())
+//! ```
+//!
+//! The crate is synchronous, prints nothing and knows no HTTP. What is listed here is the public API; the crates below are not.
 #![forbid(unsafe_code)]
+
+pub mod bundle;
+pub mod detokenize;
+pub mod engine;
+mod generate;
+mod open;
+pub mod sample;
+mod session;
+mod stop;
+pub mod template;
+pub mod tokenizer;
+
+pub use bundle::{BundleError, LanguageBundle, ModelBundle};
+pub use engine::{Engine, EngineError, SequentialEngine, Token};
+pub use generate::{GenerateOptions, Generated, StopReason, generate};
+pub use open::{Error, Model, ModelSource, OpenOptions, read_asset, read_gguf};
+pub use sample::{Sampler, Sampling, SamplingError};
+pub use session::{Chat, Reply};
+pub use template::{ChatTemplate, Message, RenderOptions, TemplateError};
+pub use tokenizer::{Tokenizer, TokenizerError};

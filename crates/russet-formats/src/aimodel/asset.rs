@@ -31,7 +31,9 @@ pub enum AssetError {
     #[error("the asset has no main.hash")]
     NoHash,
     /// The digest is of another program.
-    #[error("main.mlirb is not the program that main.hash was made for: its SHA-256 is {found}, main.hash says {expected}")]
+    #[error(
+        "main.mlirb is not the program that main.hash was made for: its SHA-256 is {found}, main.hash says {expected}"
+    )]
     Hash {
         /// Digest of the program, in hexadecimal.
         found: String,
@@ -69,10 +71,22 @@ pub struct AimodelAsset {
 impl AimodelAsset {
     /// Decodes the program in `bytes` (`main.mlirb`, usually a file map), with the text of `metadata.json` and the bytes of
     /// `main.hash` where there are such files.
-    pub fn open(bytes: SharedBytes, metadata: Option<&str>, hash: Option<&[u8]>) -> Result<Self, AssetError> {
-        let metadata = metadata.map(serde_json::from_str).transpose()?.unwrap_or_default();
+    pub fn open(
+        bytes: SharedBytes,
+        metadata: Option<&str>,
+        hash: Option<&[u8]>,
+    ) -> Result<Self, AssetError> {
+        let metadata = metadata
+            .map(serde_json::from_str)
+            .transpose()?
+            .unwrap_or_default();
         let raw = RawModule::read(&bytes)?;
-        Ok(Self { metadata, raw, bytes, hash: hash.map(Into::into) })
+        Ok(Self {
+            metadata,
+            raw,
+            bytes,
+            hash: hash.map(Into::into),
+        })
     }
 
     /// The program's bytes.
@@ -87,11 +101,16 @@ impl AimodelAsset {
 
     /// Compares the SHA-256 of the program with `main.hash`. Reads the whole program, weights and all.
     pub fn verify_hash(&self) -> Result<(), AssetError> {
-        let Some(expected) = &self.hash else { return Err(AssetError::NoHash) };
+        let Some(expected) = &self.hash else {
+            return Err(AssetError::NoHash);
+        };
         let found = Sha256::digest(&self.bytes[..]);
         match found[..] == expected[..] {
             true => Ok(()),
-            false => Err(AssetError::Hash { found: hex(&found), expected: hex(expected) }),
+            false => Err(AssetError::Hash {
+                found: hex(&found),
+                expected: hex(expected),
+            }),
         }
     }
 }

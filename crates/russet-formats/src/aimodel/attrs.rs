@@ -276,32 +276,66 @@ impl AttrRecord {
             5 => Self::Array(t.attrs(c)?),
             6 => dense(c)?,
             7 => Self::Resource(t.resource(c)?),
-            9 => Self::Opaque { name: t.string(c)?, parameters: t.attrs(c)? },
-            10 => Self::ParameterDecl { name: t.string(c)?, ty: t.ty(c)?, value: None },
-            11 => Self::ParameterDecl { name: t.string(c)?, ty: t.ty(c)?, value: Some(t.attr(c)?) },
+            9 => Self::Opaque {
+                name: t.string(c)?,
+                parameters: t.attrs(c)?,
+            },
+            10 => Self::ParameterDecl {
+                name: t.string(c)?,
+                ty: t.ty(c)?,
+                value: None,
+            },
+            11 => Self::ParameterDecl {
+                name: t.string(c)?,
+                ty: t.ty(c)?,
+                value: Some(t.attr(c)?),
+            },
             12 | 13 => hardware(c, t, kind == 13)?,
             14 => Self::Symbol(c.list("a symbol path", |c| t.string(c))?),
-            15 => Self::ParameterBind { reference: t.attr(c)?, ty: t.ty(c)?, values: t.attrs(c)? },
-            16 => Self::ParameterConstant { value: t.attr(c)?, ty: t.ty(c)? },
+            15 => Self::ParameterBind {
+                reference: t.attr(c)?,
+                ty: t.ty(c)?,
+                values: t.attrs(c)?,
+            },
+            16 => Self::ParameterConstant {
+                value: t.attr(c)?,
+                ty: t.ty(c)?,
+            },
             21 | 23 => sparse(c, kind == 23)?,
-            26 => Self::ImageConstraints { container: case(c, &CONTAINERS)?, row_alignments: signed_list(c)? },
+            26 => Self::ImageConstraints {
+                container: case(c, &CONTAINERS)?,
+                row_alignments: signed_list(c)?,
+            },
             27 => Self::FourCc(c.varint("a pixel format")?),
             29 => Self::TargetSpec([t.attr(c)?, t.attr(c)?, t.attr(c)?]),
             30..=42 | 47 => Self::Debug(DebugAttr::decode(c, t, kind)?),
             45 => Self::Dictionary(t.attrs(c)?),
             46 => Self::Unit,
-            code => return Err(c.error(Problem::Unknown { what: "attribute kind", code })),
+            code => {
+                return Err(c.error(Problem::Unknown {
+                    what: "attribute kind",
+                    code,
+                }));
+            }
         })
     }
 
     /// Calls `visit` with every attribute this one refers to.
     pub fn attrs(&self, visit: &mut dyn FnMut(AttrId)) {
         match self {
-            Self::Array(list) | Self::Dictionary(list) | Self::Opaque { parameters: list, .. } => {
+            Self::Array(list)
+            | Self::Dictionary(list)
+            | Self::Opaque {
+                parameters: list, ..
+            } => {
                 list.iter().for_each(|a| visit(*a));
             }
             Self::ParameterDecl { value, .. } => value.iter().for_each(|a| visit(*a)),
-            Self::ParameterBind { reference, values, .. } => std::iter::once(reference).chain(values).for_each(|a| visit(*a)),
+            Self::ParameterBind {
+                reference, values, ..
+            } => std::iter::once(reference)
+                .chain(values)
+                .for_each(|a| visit(*a)),
             Self::ParameterConstant { value, .. } => visit(*value),
             Self::HardwareConstraints { base, .. } => base.iter().for_each(|a| visit(*a)),
             Self::TargetSpec(parts) => parts.iter().for_each(|a| visit(*a)),
@@ -317,7 +351,9 @@ impl AttrRecord {
             | Self::ParameterDecl { ty, .. }
             | Self::ParameterBind { ty, .. }
             | Self::ParameterConstant { ty, .. }
-            | Self::Debug(DebugAttr::Subprogram { ty, .. } | DebugAttr::LocalVariable { ty, .. }) => visit(*ty),
+            | Self::Debug(DebugAttr::Subprogram { ty, .. } | DebugAttr::LocalVariable { ty, .. }) => {
+                visit(*ty)
+            }
             _ => {}
         }
     }
@@ -327,10 +363,22 @@ impl DebugAttr {
     fn decode(c: &mut Cursor<'_>, t: &Tables<'_>, kind: u64) -> Result<Self> {
         const WHAT: &str = "a debug attribute";
         Ok(match kind {
-            30 => Self::File { name: t.string(c)?, directory: t.string(c)?, sha256: t.string(c)? },
+            30 => Self::File {
+                name: t.string(c)?,
+                directory: t.string(c)?,
+                sha256: t.string(c)?,
+            },
             31 => {
                 let file = t.attr(c)?;
-                Self::Source { file, range: [c.varint(WHAT)?, c.varint(WHAT)?, c.varint(WHAT)?, c.varint(WHAT)?] }
+                Self::Source {
+                    file,
+                    range: [
+                        c.varint(WHAT)?,
+                        c.varint(WHAT)?,
+                        c.varint(WHAT)?,
+                        c.varint(WHAT)?,
+                    ],
+                }
             }
             32 => Self::CompileUnit {
                 language: t.string(c)?,
@@ -341,31 +389,61 @@ impl DebugAttr {
                 files: t.attrs(c)?,
             },
             33 => Self::MetadataValue(t.attr(c)?),
-            35 => Self::Metadata { name: t.string(c)?, value: t.attr(c)? },
+            35 => Self::Metadata {
+                name: t.string(c)?,
+                value: t.attr(c)?,
+            },
+            36 | 37 => Self::entity(c, t, kind)?,
+            38 => Self::Bounds([
+                c.signed(WHAT)?,
+                c.signed(WHAT)?,
+                c.signed(WHAT)?,
+                c.signed(WHAT)?,
+            ]),
+            39 => Self::Element(t.attr(c)?),
+            40 | 41 => Self::place(c, t, kind == 41)?,
+            42 => Self::MetadataLocation(t.attrs(c)?),
+            47 => Self::OpaqueLocation(t.attr(c)?),
+            code => {
+                return Err(c.error(Problem::Unknown {
+                    what: "attribute kind",
+                    code,
+                }));
+            }
+        })
+    }
+
+    /// A function or a variable.
+    fn entity(c: &mut Cursor<'_>, t: &Tables<'_>, kind: u64) -> Result<Self> {
+        const WHAT: &str = "a debug attribute";
+        let ty = t.ty(c)?;
+        Ok(match kind {
             36 => Self::Subprogram {
-                ty: t.ty(c)?,
+                ty,
                 unit: t.attr(c)?,
                 file: t.attr(c)?,
                 names: [t.string(c)?, t.string(c)?],
                 flags: c.varint(WHAT)?,
             },
-            37 => Self::LocalVariable {
-                ty: t.ty(c)?,
+            _ => Self::LocalVariable {
+                ty,
                 name: t.string(c)?,
                 place: [t.attr(c)?, t.attr(c)?],
                 alignment: c.varint(WHAT)?,
                 flags: c.varint(WHAT)?,
             },
-            38 => Self::Bounds([c.signed(WHAT)?, c.signed(WHAT)?, c.signed(WHAT)?, c.signed(WHAT)?]),
-            39 => Self::Element(t.attr(c)?),
-            40 | 41 => {
-                let (source, scope) = (t.attr(c)?, t.attr(c)?);
-                let inlined_at = if kind == 41 { Some(t.attr(c)?) } else { None };
-                Self::Location { source, scope, inlined_at, fused: t.attrs(c)?, metadata: t.attrs(c)? }
-            }
-            42 => Self::MetadataLocation(t.attrs(c)?),
-            47 => Self::OpaqueLocation(t.attr(c)?),
-            code => return Err(c.error(Problem::Unknown { what: "attribute kind", code })),
+        })
+    }
+
+    fn place(c: &mut Cursor<'_>, t: &Tables<'_>, inlined: bool) -> Result<Self> {
+        let (source, scope) = (t.attr(c)?, t.attr(c)?);
+        let inlined_at = if inlined { Some(t.attr(c)?) } else { None };
+        Ok(Self::Location {
+            source,
+            scope,
+            inlined_at,
+            fused: t.attrs(c)?,
+            metadata: t.attrs(c)?,
         })
     }
 
@@ -377,11 +455,24 @@ impl DebugAttr {
             | Self::MetadataValue(a)
             | Self::Metadata { value: a, .. }
             | Self::OpaqueLocation(a) => visit(*a),
-            Self::CompileUnit { file, files, .. } => std::iter::once(file).chain(files).for_each(|a| visit(*a)),
+            Self::CompileUnit { file, files, .. } => {
+                std::iter::once(file).chain(files).for_each(|a| visit(*a))
+            }
             Self::Subprogram { unit, file, .. } => [unit, file].into_iter().for_each(|a| visit(*a)),
             Self::LocalVariable { place, .. } => place.iter().for_each(|a| visit(*a)),
-            Self::Location { source, scope, inlined_at, fused, metadata } => {
-                [source, scope].into_iter().chain(inlined_at).chain(fused).chain(metadata).for_each(|a| visit(*a));
+            Self::Location {
+                source,
+                scope,
+                inlined_at,
+                fused,
+                metadata,
+            } => {
+                [source, scope]
+                    .into_iter()
+                    .chain(inlined_at)
+                    .chain(fused)
+                    .chain(metadata)
+                    .for_each(|a| visit(*a));
             }
             Self::MetadataLocation(list) => list.iter().for_each(|a| visit(*a)),
         }
@@ -391,7 +482,12 @@ impl DebugAttr {
 fn case(c: &mut Cursor<'_>, cases: &[(u64, &'static str)]) -> Result<&'static str> {
     let code = c.varint("an enumeration")?;
     let found = cases.iter().find(|(value, _)| *value == code);
-    found.map(|(_, name)| *name).ok_or_else(|| c.error(Problem::Unknown { what: "case of an enumeration", code }))
+    found.map(|(_, name)| *name).ok_or_else(|| {
+        c.error(Problem::Unknown {
+            what: "case of an enumeration",
+            code,
+        })
+    })
 }
 
 fn signed_list(c: &mut Cursor<'_>) -> Result<Vec<i64>> {
@@ -409,13 +505,22 @@ fn bits(c: &mut Cursor<'_>, width: u32) -> Result<u128> {
             let (low, high) = match words.as_slice() {
                 [low] => (*low, 0),
                 [low, high] => (*low, *high),
-                _ => return Err(c.error(Problem::Limit { what: "words of an integer", value: words.len() as u64, limit: 2 })),
+                _ => {
+                    return Err(c.error(Problem::Limit {
+                        what: "words of an integer",
+                        value: words.len() as u64,
+                        limit: 2,
+                    }));
+                }
             };
             u128::from(high.cast_unsigned()) << 64 | u128::from(low.cast_unsigned())
         }
     };
     match 1u128.checked_shl(width) {
-        Some(end) if raw >= end => Err(c.error(Problem::Kind { what: "an integer", expected: "within its width" })),
+        Some(end) if raw >= end => Err(c.error(Problem::Kind {
+            what: "an integer",
+            expected: "within its width",
+        })),
         _ => Ok(raw),
     }
 }
@@ -423,42 +528,79 @@ fn bits(c: &mut Cursor<'_>, width: u32) -> Result<u128> {
 fn width(c: &mut Cursor<'_>, limit: u64) -> Result<u32> {
     let value = c.varint("a bit width")?;
     let ok = u32::try_from(value).ok().filter(|_| value <= limit);
-    ok.ok_or_else(|| c.error(Problem::Limit { what: "a bit width", value, limit }))
+    ok.ok_or_else(|| {
+        c.error(Problem::Limit {
+            what: "a bit width",
+            value,
+            limit,
+        })
+    })
 }
 
 fn integer(c: &mut Cursor<'_>) -> Result<AttrRecord> {
     let width = width(c, 128)?;
     let signed = c.byte("a signedness")? == 0;
-    Ok(AttrRecord::Integer { width, signed, bits: bits(c, width)? })
+    Ok(AttrRecord::Integer {
+        width,
+        signed,
+        bits: bits(c, width)?,
+    })
 }
 
 fn float(c: &mut Cursor<'_>) -> Result<AttrRecord> {
     let width = width(c, 64)?;
     if !matches!(width, 16 | 32 | 64) {
-        return Err(c.error(Problem::Unknown { what: "float width", code: width.into() }));
+        return Err(c.error(Problem::Unknown {
+            what: "float width",
+            code: width.into(),
+        }));
     }
     let bits = bits(c, width)?;
-    Ok(AttrRecord::Float { width, bits: u64::try_from(bits).unwrap_or(u64::MAX) })
+    Ok(AttrRecord::Float {
+        width,
+        bits: u64::try_from(bits).unwrap_or(u64::MAX),
+    })
 }
 
 fn dense(c: &mut Cursor<'_>) -> Result<AttrRecord> {
     let splat = c.byte("a splat flag")? != 0;
     let size = c.size("the elements of a constant")?;
-    Ok(AttrRecord::Dense { splat, bytes: c.span(size, "the elements of a constant")? })
+    Ok(AttrRecord::Dense {
+        splat,
+        bytes: c.span(size, "the elements of a constant")?,
+    })
 }
 
 fn hardware(c: &mut Cursor<'_>, t: &Tables<'_>, based: bool) -> Result<AttrRecord> {
     let (alignments, interleave) = (signed_list(c)?, signed_list(c)?);
     let allocation = case(c, &ALLOCATIONS)?;
     let base = if based { Some(t.attr(c)?) } else { None };
-    Ok(AttrRecord::HardwareConstraints { alignments, interleave, allocation, base })
+    Ok(AttrRecord::HardwareConstraints {
+        alignments,
+        interleave,
+        allocation,
+        base,
+    })
 }
 
 fn sparse(c: &mut Cursor<'_>, blocked: bool) -> Result<AttrRecord> {
     const WHAT: &str = "a sparse encoding";
     let scheme = case(c, &COMPRESSIONS)?;
     let widths = [c.varint(WHAT)?, c.varint(WHAT)?];
-    let stored = if c.byte(WHAT)? != 0 { Some(c.varint(WHAT)?) } else { None };
-    let block = if blocked { Some(c.list(WHAT, |c| c.varint(WHAT))?) } else { None };
-    Ok(AttrRecord::Sparse { scheme, widths, stored, block })
+    let stored = if c.byte(WHAT)? != 0 {
+        Some(c.varint(WHAT)?)
+    } else {
+        None
+    };
+    let block = if blocked {
+        Some(c.list(WHAT, |c| c.varint(WHAT))?)
+    } else {
+        None
+    };
+    Ok(AttrRecord::Sparse {
+        scheme,
+        widths,
+        stored,
+        block,
+    })
 }

@@ -81,12 +81,19 @@ impl Sections {
             let (number, range) = section(c)?;
             let known = ranges.get_mut(number).filter(|_| number != 7);
             let Some(slot) = known else {
-                let problem = Problem::Unknown { what: "section", code: number as u64 };
+                let problem = Problem::Unknown {
+                    what: "section",
+                    code: number as u64,
+                };
                 return Err(ReadError::new(Section::Header, at, problem));
             };
             if slot.replace(range).is_some() {
                 let name = SECTIONS.get(number).copied().unwrap_or(Section::Header);
-                return Err(ReadError::new(Section::Header, at, Problem::SectionSet(name, "there twice")));
+                return Err(ReadError::new(
+                    Section::Header,
+                    at,
+                    Problem::SectionSet(name, "there twice"),
+                ));
             }
         }
         Ok(Self { ranges })
@@ -98,7 +105,13 @@ impl Sections {
     }
 
     fn required(&self, section: Section, end: usize) -> Result<Range<usize>> {
-        let missing = || ReadError::new(Section::Header, end, Problem::SectionSet(section, "missing"));
+        let missing = || {
+            ReadError::new(
+                Section::Header,
+                end,
+                Problem::SectionSet(section, "missing"),
+            )
+        };
         self.optional(section).ok_or_else(missing)
     }
 }
@@ -127,12 +140,23 @@ impl Container {
         }
         let producer = c.text("the producer")?.to_owned();
         let sections = Sections::find(&mut c)?;
-        let at = |section| sections.required(section, file.len()).map(|range| Cursor::new(file, range, section));
+        let at = |section| {
+            sections
+                .required(section, file.len())
+                .map(|range| Cursor::new(file, range, section))
+        };
         let strings = strings(&mut at(Section::Strings)?)?;
         let (dialect_version, op_names) = dialects(&mut at(Section::Dialects)?, &strings)?;
-        let (attrs, types) = records(&mut at(Section::RecordSizes)?, sections.required(Section::Records, file.len())?)?;
+        let (attrs, types) = records(
+            &mut at(Section::RecordSizes)?,
+            sections.required(Section::Records, file.len())?,
+        )?;
         let resources = match sections.optional(Section::ResourceTable) {
-            Some(_) => resources(&mut at(Section::ResourceTable)?, &mut at(Section::Resources)?, &strings)?,
+            Some(_) => resources(
+                &mut at(Section::ResourceTable)?,
+                &mut at(Section::Resources)?,
+                &strings,
+            )?,
             None => Vec::new(),
         };
         let properties = match sections.optional(Section::Properties) {
@@ -141,7 +165,16 @@ impl Container {
         };
         let program = sections.required(Section::Program, file.len())?;
         Ok(Self {
-            version, dialect_version, producer, strings, op_names, attrs, types, resources, properties, program,
+            version,
+            dialect_version,
+            producer,
+            strings,
+            op_names,
+            attrs,
+            types,
+            resources,
+            properties,
+            program,
         })
     }
 
@@ -163,15 +196,22 @@ impl Container {
 
 /// The string section: the lengths (with the final zero byte) last to first, then the strings first to last.
 fn strings(c: &mut Cursor<'_>) -> Result<Vec<Arc<str>>> {
-    let lengths = c.list("the lengths of strings", |c| c.size("the length of a string"))?;
+    let lengths = c.list("the lengths of strings", |c| {
+        c.size("the length of a string")
+    })?;
     let mut strings = Vec::with_capacity(lengths.len());
     for length in lengths.into_iter().rev() {
         let at = c.offset();
         let bytes = c.take(length, "a string")?;
         let Some((0, text)) = bytes.split_last() else {
-            return Err(ReadError::new(Section::Strings, at, Problem::Truncated("a string")));
+            return Err(ReadError::new(
+                Section::Strings,
+                at,
+                Problem::Truncated("a string"),
+            ));
         };
-        let text = std::str::from_utf8(text).map_err(|_| ReadError::new(Section::Strings, at, Problem::Text("a string")))?;
+        let text = std::str::from_utf8(text)
+            .map_err(|_| ReadError::new(Section::Strings, at, Problem::Text("a string")))?;
         strings.push(text.into());
     }
     c.finish("the strings")?;
@@ -179,8 +219,17 @@ fn strings(c: &mut Cursor<'_>) -> Result<Vec<Arc<str>>> {
 }
 
 fn string(c: &Cursor<'_>, index: u64, strings: &[Arc<str>]) -> Result<Arc<str>> {
-    let found = usize::try_from(index).ok().and_then(|i| strings.get(i)).cloned();
-    found.ok_or_else(|| c.error(Problem::Index { what: "string", index, len: strings.len() }))
+    let found = usize::try_from(index)
+        .ok()
+        .and_then(|i| strings.get(i))
+        .cloned();
+    found.ok_or_else(|| {
+        c.error(Problem::Index {
+            what: "string",
+            index,
+            len: strings.len(),
+        })
+    })
 }
 
 /// The dialect section: the dialects, then the operation names grouped by dialect.
@@ -202,7 +251,9 @@ fn dialects(c: &mut Cursor<'_>, strings: &[Arc<str>]) -> Result<(u64, Vec<Arc<st
     c.finish("the operation names")?;
     match names.len() == total {
         true => Ok((*version, names)),
-        false => Err(c.error(Problem::Structure("there are more operation names than announced"))),
+        false => Err(c.error(Problem::Structure(
+            "there are more operation names than announced",
+        ))),
     }
 }
 
@@ -218,13 +269,21 @@ fn dialect(c: &mut Cursor<'_>, strings: &[Arc<str>]) -> Result<u64> {
     }
     let (number, range) = section(c)?;
     if number != 7 {
-        return Err(c.error(Problem::Unknown { what: "section", code: number as u64 }));
+        return Err(c.error(Problem::Unknown {
+            what: "section",
+            code: number as u64,
+        }));
     }
     let start = range.start;
     let at_version = |problem| ReadError::new(Section::Dialects, start, problem);
     let bytes = c.at(range);
-    let version = version(bytes).map_err(|_| at_version(Problem::Truncated("a dialect version")))?;
-    if DIALECT_VERSIONS.contains(&version) { Ok(version) } else { Err(at_version(Problem::DialectVersion(version))) }
+    let version =
+        version(bytes).map_err(|_| at_version(Problem::Truncated("a dialect version")))?;
+    if DIALECT_VERSIONS.contains(&version) {
+        Ok(version)
+    } else {
+        Err(at_version(Problem::DialectVersion(version)))
+    }
 }
 
 fn version(mut c: Cursor<'_>) -> Result<u64> {
@@ -235,7 +294,10 @@ fn version(mut c: Cursor<'_>) -> Result<u64> {
 
 /// The offset section: the number of attributes and types, then their sizes grouped by dialect. The records themselves lie
 /// one behind the other in `content`.
-fn records(c: &mut Cursor<'_>, content: Range<usize>) -> Result<(Vec<Range<usize>>, Vec<Range<usize>>)> {
+fn records(
+    c: &mut Cursor<'_>,
+    content: Range<usize>,
+) -> Result<(Vec<Range<usize>>, Vec<Range<usize>>)> {
     let attrs = c.count("the attributes", 1)?;
     let types = c.count("the types", 1)?;
     let mut at = content.start;
@@ -246,8 +308,13 @@ fn records(c: &mut Cursor<'_>, content: Range<usize>) -> Result<(Vec<Range<usize
             let count = c.count("a group of records", 1)?;
             for _ in 0..count {
                 let (size, binary) = c.flagged("the size of a record")?;
-                let end = usize::try_from(size).ok().and_then(|size| at.checked_add(size)).filter(|end| *end <= content.end);
-                let Some(end) = end else { return Err(c.error(Problem::Truncated("a record"))) };
+                let end = usize::try_from(size)
+                    .ok()
+                    .and_then(|size| at.checked_add(size))
+                    .filter(|end| *end <= content.end);
+                let Some(end) = end else {
+                    return Err(c.error(Problem::Truncated("a record")));
+                };
                 if !binary {
                     return Err(c.error(Problem::Unsupported("a record in text form".into())));
                 }
@@ -263,14 +330,21 @@ fn records(c: &mut Cursor<'_>, content: Range<usize>) -> Result<(Vec<Range<usize
     let places = (group(c, attrs)?, group(c, types)?);
     c.finish("the sizes of records")?;
     if at != content.end {
-        let problem = Problem::Trailing { what: "the records", left: content.end - at };
+        let problem = Problem::Trailing {
+            what: "the records",
+            left: content.end - at,
+        };
         return Err(ReadError::new(Section::Records, at, problem));
     }
     Ok(places)
 }
 
 /// The resource table: groups that belong to no dialect, which are passed over, then those of the dialect.
-fn resources(table: &mut Cursor<'_>, content: &mut Cursor<'_>, strings: &[Arc<str>]) -> Result<Vec<Resource>> {
+fn resources(
+    table: &mut Cursor<'_>,
+    content: &mut Cursor<'_>,
+    strings: &[Arc<str>],
+) -> Result<Vec<Resource>> {
     let external = table.count("the external resource groups", 2)?;
     for _ in 0..external {
         let key = table.varint("a resource group")?;
@@ -286,7 +360,11 @@ fn resources(table: &mut Cursor<'_>, content: &mut Cursor<'_>, strings: &[Arc<st
     Ok(all)
 }
 
-fn group(table: &mut Cursor<'_>, content: &mut Cursor<'_>, strings: &[Arc<str>]) -> Result<Vec<Resource>> {
+fn group(
+    table: &mut Cursor<'_>,
+    content: &mut Cursor<'_>,
+    strings: &[Arc<str>],
+) -> Result<Vec<Resource>> {
     let count = table.count("the resources of a group", 3)?;
     let mut all = Vec::with_capacity(count);
     for _ in 0..count {
@@ -296,8 +374,16 @@ fn group(table: &mut Cursor<'_>, content: &mut Cursor<'_>, strings: &[Arc<str>])
         let kind = table.byte("the kind of a resource")?;
         let place = content.span(size, "a resource")?;
         let end = place.end;
-        let (bytes, alignment) = if kind == 0 && size > 0 { blob(content.at(place))? } else { (end..end, 1) };
-        all.push(Resource { key, bytes, alignment });
+        let (bytes, alignment) = if kind == 0 && size > 0 {
+            blob(content.at(place))?
+        } else {
+            (end..end, 1)
+        };
+        all.push(Resource {
+            key,
+            bytes,
+            alignment,
+        });
     }
     Ok(all)
 }

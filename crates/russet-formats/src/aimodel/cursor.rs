@@ -21,7 +21,12 @@ impl<'a> Cursor<'a> {
     /// A cursor over `range` of the file. A range beyond the file reads as empty.
     pub fn new(file: &'a [u8], range: Range<usize>, section: Section) -> Self {
         let end = range.end.min(file.len());
-        Self { file, at: range.start.min(end), end, section }
+        Self {
+            file,
+            at: range.start.min(end),
+            end,
+            section,
+        }
     }
 
     /// A cursor over another part of the same section.
@@ -52,7 +57,9 @@ impl<'a> Cursor<'a> {
     /// The next `n` bytes.
     pub fn take(&mut self, n: usize, what: &'static str) -> Result<&'a [u8]> {
         let range = self.span(n, what)?;
-        self.file.get(range).ok_or_else(|| self.error(Problem::Truncated(what)))
+        self.file
+            .get(range)
+            .ok_or_else(|| self.error(Problem::Truncated(what)))
     }
 
     /// The place of the next `n` bytes in the file; passes over them without reading them.
@@ -103,21 +110,27 @@ impl<'a> Cursor<'a> {
     pub fn index(&mut self, what: &'static str, len: usize) -> Result<u32> {
         let at = self.at;
         let raw = self.varint(what)?;
-        self.checked_index(what, raw, len).map_err(|e| ReadError { offset: at, ..e })
+        self.checked_index(what, raw, len)
+            .map_err(|e| ReadError { offset: at, ..e })
     }
 
     /// Checks an index that was read already.
     pub fn checked_index(&self, what: &'static str, index: u64, len: usize) -> Result<u32> {
         let bad = || self.error(Problem::Index { what, index, len });
         let small = u32::try_from(index).map_err(|_| bad())?;
-        if (small as usize) < len { Ok(small) } else { Err(bad()) }
+        if (small as usize) < len {
+            Ok(small)
+        } else {
+            Err(bad())
+        }
     }
 
     /// A number of things that take at least `each` bytes, all of which must still be there.
     pub fn count(&mut self, what: &'static str, each: usize) -> Result<usize> {
         let at = self.at;
         let raw = self.varint(what)?;
-        self.checked_count(what, raw, each).map_err(|e| ReadError { offset: at, ..e })
+        self.checked_count(what, raw, each)
+            .map_err(|e| ReadError { offset: at, ..e })
     }
 
     /// Checks a count that was read already.
@@ -125,7 +138,11 @@ impl<'a> Cursor<'a> {
         let limit = self.left() / each.max(1);
         match usize::try_from(count) {
             Ok(n) if n <= limit => Ok(n),
-            _ => Err(self.error(Problem::Limit { what, value: count, limit: limit as u64 })),
+            _ => Err(self.error(Problem::Limit {
+                what,
+                value: count,
+                limit: limit as u64,
+            })),
         }
     }
 
@@ -138,14 +155,21 @@ impl<'a> Cursor<'a> {
     /// Text up to a zero byte.
     pub fn text(&mut self, what: &'static str) -> Result<&'a str> {
         let rest = self.file.get(self.at..self.end).unwrap_or_default();
-        let len = rest.iter().position(|&b| b == 0).ok_or_else(|| self.error(Problem::Truncated(what)))?;
+        let len = rest
+            .iter()
+            .position(|&b| b == 0)
+            .ok_or_else(|| self.error(Problem::Truncated(what)))?;
         let bytes = self.take(len, what)?;
         self.at += 1;
         std::str::from_utf8(bytes).map_err(|_| self.error(Problem::Text(what)))
     }
 
     /// A list: a count, then that many items of at least one byte.
-    pub fn list<T>(&mut self, what: &'static str, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+    pub fn list<T>(
+        &mut self,
+        what: &'static str,
+        mut item: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<Vec<T>> {
         let count = self.count(what, 1)?;
         let mut items = Vec::with_capacity(count);
         for _ in 0..count {

@@ -146,7 +146,12 @@ pub struct ReadError {
 impl ReadError {
     /// An error outside of any operation.
     pub fn new(section: Section, offset: usize, problem: Problem) -> Self {
-        Self { section, offset, op: None, problem }
+        Self {
+            section,
+            offset,
+            op: None,
+            problem,
+        }
     }
 
     /// The same error inside an operation; the innermost operation is kept.

@@ -61,12 +61,20 @@ pub struct RawBlock {
 
 /// Reads the operations at the top of a file.
 pub fn read(file: &[u8], container: &Container) -> Result<Vec<RawOp>> {
-    let mut reader = Reader { container, tables: container.tables(), claimed: 0 };
+    let mut reader = Reader {
+        container,
+        tables: container.tables(),
+        claimed: 0,
+    };
     let mut c = Cursor::new(file, container.program.clone(), Section::Program);
     let mut scope = Scope::default();
     let block = reader.block(&mut c, &mut scope, 0)?;
     c.finish("the program")?;
-    if block.args.is_empty() { Ok(block.ops) } else { Err(c.error(Problem::Structure("the program itself takes arguments"))) }
+    if block.args.is_empty() {
+        Ok(block.ops)
+    } else {
+        Err(c.error(Problem::Structure("the program itself takes arguments")))
+    }
 }
 
 /// The values visible at a point.
@@ -88,17 +96,27 @@ struct Open {
 
 impl Scope {
     fn visible(&self) -> u64 {
-        self.regions.last().map_or(0, |r| r.first + u64::from(r.announced))
+        self.regions
+            .last()
+            .map_or(0, |r| r.first + u64::from(r.announced))
     }
 
     fn open(&mut self, values: u32) {
-        let open = Open { first: self.visible(), identity: self.next, announced: values, defined: 0 };
+        let open = Open {
+            first: self.visible(),
+            identity: self.next,
+            announced: values,
+            defined: 0,
+        };
         self.next = self.next.saturating_add(values);
         self.regions.push(open);
     }
 
     fn define(&mut self) -> Option<ValueId> {
-        let region = self.regions.last_mut().filter(|r| r.defined < r.announced)?;
+        let region = self
+            .regions
+            .last_mut()
+            .filter(|r| r.defined < r.announced)?;
         let id = ValueId(region.identity + region.defined);
         region.defined += 1;
         Some(id)
@@ -106,7 +124,9 @@ impl Scope {
 
     fn lookup(&self, number: u64) -> Option<ValueId> {
         let region = self.regions.iter().rev().find(|r| r.first <= number)?;
-        let within = u32::try_from(number - region.first).ok().filter(|w| *w < region.announced)?;
+        let within = u32::try_from(number - region.first)
+            .ok()
+            .filter(|w| *w < region.announced)?;
         Some(ValueId(region.identity + within))
     }
 
@@ -154,10 +174,18 @@ impl Reader<'_> {
         Ok(block)
     }
 
-    fn argument(&self, c: &mut Cursor<'_>, scope: &mut Scope) -> Result<(ValueId, TypeId, Option<AttrId>)> {
+    fn argument(
+        &self,
+        c: &mut Cursor<'_>,
+        scope: &mut Scope,
+    ) -> Result<(ValueId, TypeId, Option<AttrId>)> {
         let (ty, has_location) = c.flagged("a block argument")?;
         let ty = c.checked_index("type", ty, self.tables.types).map(TypeId)?;
-        let location = if has_location { Some(self.tables.attr(c)?) } else { None };
+        let location = if has_location {
+            Some(self.tables.attr(c)?)
+        } else {
+            None
+        };
         let value = scope.define().ok_or_else(|| undefined(c))?;
         Ok((value, ty, location))
     }
@@ -165,26 +193,52 @@ impl Reader<'_> {
     fn op(&mut self, c: &mut Cursor<'_>, scope: &mut Scope, depth: usize) -> Result<RawOp> {
         let offset = c.offset();
         let name = c.index("operation name", self.container.op_names.len())?;
-        let name = self.container.op_names.get(name as usize).cloned().unwrap_or_default();
+        let name = self
+            .container
+            .op_names
+            .get(name as usize)
+            .cloned()
+            .unwrap_or_default();
         let read = self.op_body(c, scope, depth, offset, &name);
         read.map_err(|e| e.in_op(&name))
     }
 
-    fn op_body(&mut self, c: &mut Cursor<'_>, scope: &mut Scope, depth: usize, offset: usize, name: &Arc<str>) -> Result<RawOp> {
+    fn op_body(
+        &mut self,
+        c: &mut Cursor<'_>,
+        scope: &mut Scope,
+        depth: usize,
+        offset: usize,
+        name: &Arc<str>,
+    ) -> Result<RawOp> {
         let mask = c.byte("an operation")?;
         if mask & !has::KNOWN != 0 {
-            return Err(c.error(Problem::Unknown { what: "operation mask", code: mask.into() }));
+            return Err(c.error(Problem::Unknown {
+                what: "operation mask",
+                code: mask.into(),
+            }));
         }
         let when = |bit: u8| mask & bit != 0;
         let location = self.tables.attr(c)?;
-        let dictionary = if when(has::ATTRIBUTES) { Some(self.tables.attr(c)?) } else { None };
+        let dictionary = if when(has::ATTRIBUTES) {
+            Some(self.tables.attr(c)?)
+        } else {
+            None
+        };
         let properties = match when(has::PROPERTIES) {
             true => Some(c.index("properties", self.container.properties.len())?),
             false => None,
         };
         let mut op = RawOp {
-            name: name.clone(), offset, location, dictionary, properties,
-            results: Vec::new(), operands: Vec::new(), successors: Vec::new(), regions: Vec::new(),
+            name: name.clone(),
+            offset,
+            location,
+            dictionary,
+            properties,
+            results: Vec::new(),
+            operands: Vec::new(),
+            successors: Vec::new(),
+            regions: Vec::new(),
         };
         if when(has::RESULTS) {
             op.results = c.list("the results of an operation", |c| {
@@ -196,7 +250,9 @@ impl Reader<'_> {
             op.operands = c.list("the operands of an operation", |c| operand(c, scope))?;
         }
         if when(has::SUCCESSORS) {
-            op.successors = c.list("the successors of an operation", |c| c.index("block", u32::MAX as usize))?;
+            op.successors = c.list("the successors of an operation", |c| {
+                c.index("block", u32::MAX as usize)
+            })?;
         }
         if when(has::USE_ORDERS) {
             use_orders(c, op.results.len())?;
@@ -207,10 +263,19 @@ impl Reader<'_> {
         Ok(op)
     }
 
-    fn regions(&mut self, c: &mut Cursor<'_>, scope: &mut Scope, depth: usize) -> Result<Vec<RawRegion>> {
+    fn regions(
+        &mut self,
+        c: &mut Cursor<'_>,
+        scope: &mut Scope,
+        depth: usize,
+    ) -> Result<Vec<RawRegion>> {
         if depth >= MAX_DEPTH {
             let (value, limit) = (depth as u64 + 1, MAX_DEPTH as u64);
-            return Err(c.error(Problem::Limit { what: "the nesting of regions", value, limit }));
+            return Err(c.error(Problem::Limit {
+                what: "the nesting of regions",
+                value,
+                limit,
+            }));
         }
         let (count, isolated) = c.flagged("regions")?;
         let count = c.checked_count("regions", count, 1)?;
@@ -223,7 +288,14 @@ impl Reader<'_> {
             let at = c.offset();
             let (number, range) = section(c)?;
             if number != 4 {
-                return Err(ReadError::new(Section::Program, at, Problem::Unknown { what: "section", code: number as u64 }));
+                return Err(ReadError::new(
+                    Section::Program,
+                    at,
+                    Problem::Unknown {
+                        what: "section",
+                        code: number as u64,
+                    },
+                ));
             }
             let mut inner = c.at(range);
             regions.push(self.region(&mut inner, &mut Scope::default(), depth + 1, true)?);
@@ -232,22 +304,40 @@ impl Reader<'_> {
         Ok(regions)
     }
 
-    fn region(&mut self, c: &mut Cursor<'_>, scope: &mut Scope, depth: usize, isolated: bool) -> Result<RawRegion> {
+    fn region(
+        &mut self,
+        c: &mut Cursor<'_>,
+        scope: &mut Scope,
+        depth: usize,
+        isolated: bool,
+    ) -> Result<RawRegion> {
         let blocks = c.count("the blocks of a region", 1)?;
         if blocks == 0 {
-            return Ok(RawRegion { isolated, blocks: Vec::new() });
+            return Ok(RawRegion {
+                isolated,
+                blocks: Vec::new(),
+            });
         }
         scope.open(self.claim(c)?);
-        let mut region = RawRegion { isolated, blocks: Vec::with_capacity(blocks) };
+        let mut region = RawRegion {
+            isolated,
+            blocks: Vec::with_capacity(blocks),
+        };
         for _ in 0..blocks {
             region.blocks.push(self.block(c, scope, depth)?);
         }
         if !scope.close() {
-            return Err(c.error(Problem::Structure("a region defines fewer values than it announces")));
+            return Err(c.error(Problem::Structure(
+                "a region defines fewer values than it announces",
+            )));
         }
         for op in region.blocks.iter().flat_map(|b| &b.ops) {
             if op.successors.iter().any(|s| *s as usize >= blocks) {
-                let place = ReadError::new(Section::Program, op.offset, Problem::Structure("a branch to a block that is not there"));
+                let place = ReadError::new(
+                    Section::Program,
+                    op.offset,
+                    Problem::Structure("a branch to a block that is not there"),
+                );
                 return Err(place.in_op(&op.name));
             }
         }
@@ -261,7 +351,11 @@ impl Reader<'_> {
         self.claimed = self.claimed.saturating_add(values);
         let limit = self.container.program.len();
         if self.claimed > limit {
-            let problem = Problem::Limit { what: "the values of all regions", value: self.claimed as u64, limit: limit as u64 };
+            let problem = Problem::Limit {
+                what: "the values of all regions",
+                value: self.claimed as u64,
+                limit: limit as u64,
+            };
             return Err(ReadError::new(Section::Program, at, problem));
         }
         u32::try_from(values).map_err(|_| undefined(c))
@@ -269,13 +363,21 @@ impl Reader<'_> {
 }
 
 fn undefined(c: &Cursor<'_>) -> ReadError {
-    c.error(Problem::Structure("a region defines more values than it announces"))
+    c.error(Problem::Structure(
+        "a region defines more values than it announces",
+    ))
 }
 
 fn operand(c: &mut Cursor<'_>, scope: &Scope) -> Result<ValueId> {
     let number = c.varint("an operand")?;
     let len = usize::try_from(scope.visible()).unwrap_or(usize::MAX);
-    scope.lookup(number).ok_or_else(|| c.error(Problem::Index { what: "value", index: number, len }))
+    scope.lookup(number).ok_or_else(|| {
+        c.error(Problem::Index {
+            what: "value",
+            index: number,
+            len,
+        })
+    })
 }
 
 /// Passes over the order in which the uses of values are kept in memory. Nothing depends on it.

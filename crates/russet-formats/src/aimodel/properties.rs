@@ -19,21 +19,60 @@ type Row = (&'static str, &'static [(&'static str, Need)]);
 
 /// Every operation that has properties.
 const TABLE: &[Row] = &[
-    ("dataflow.graph_v1", &[
-        ("argAttrs", Required), ("composite", Optional), ("externalize", Required), ("functionType", Required),
-        ("isPrivate", Required), ("name", Required), ("noInline", Required), ("paramDecls", Required), ("resAttrs", Required),
-    ]),
-    ("dataflow.invoke_v1", &[("arg_attrs", Required), ("callee", Required), ("res_attrs", Required)]),
-    ("dataflow.isolated_group_v1", &[("arg_attrs", Required), ("delegate_id", Required), ("res_attrs", Required)]),
-    ("dataflow.namespace_v1", &[("name", Required), ("paramDecls", Required)]),
+    (
+        "dataflow.graph_v1",
+        &[
+            ("argAttrs", Required),
+            ("composite", Optional),
+            ("externalize", Required),
+            ("functionType", Required),
+            ("isPrivate", Required),
+            ("name", Required),
+            ("noInline", Required),
+            ("paramDecls", Required),
+            ("resAttrs", Required),
+        ],
+    ),
+    (
+        "dataflow.invoke_v1",
+        &[
+            ("arg_attrs", Required),
+            ("callee", Required),
+            ("res_attrs", Required),
+        ],
+    ),
+    (
+        "dataflow.isolated_group_v1",
+        &[
+            ("arg_attrs", Required),
+            ("delegate_id", Required),
+            ("res_attrs", Required),
+        ],
+    ),
+    (
+        "dataflow.namespace_v1",
+        &[("name", Required), ("paramDecls", Required)],
+    ),
     ("primitive.constant_v1", &[("value", Required)]),
     ("primitive.gelu_v1", &[("approximate", Required)]),
-    ("primitive.interpolate_v1", &[("interpolation_mode", Required)]),
-    ("primitive.interpolate_coordinates_v1", &[("interpolation_mode", Required)]),
+    (
+        "primitive.interpolate_v1",
+        &[("interpolation_mode", Required)],
+    ),
+    (
+        "primitive.interpolate_coordinates_v1",
+        &[("interpolation_mode", Required)],
+    ),
     ("primitive.pad_v1", &[("padding_mode", Required)]),
     ("primitive.scan_v1", &[("combiner", Required)]),
-    ("primitive.scatter_along_axis_v1", &[("scatter_mode", Required)]),
-    ("serialization.asset", &[("name", Optional), ("version", Optional)]),
+    (
+        "primitive.scatter_along_axis_v1",
+        &[("scatter_mode", Required)],
+    ),
+    (
+        "serialization.asset",
+        &[("name", Optional), ("version", Optional)],
+    ),
 ];
 
 /// The properties of one operation, by name.
@@ -42,7 +81,11 @@ pub type Properties = Vec<(&'static str, AttrId)>;
 /// Decodes the properties `bytes` of the operation `op`.
 pub fn decode(mut c: Cursor<'_>, op: &str, tables: &Tables<'_>) -> Result<Properties> {
     let Some((_, row)) = TABLE.iter().find(|(name, _)| *name == op) else {
-        return Err(c.error(Problem::Unsupported(format!("{op} has properties that are not known"))).in_op(op));
+        return Err(c
+            .error(Problem::Unsupported(format!(
+                "{op} has properties that are not known"
+            )))
+            .in_op(op));
     };
     let mut all = Vec::with_capacity(row.len());
     for (name, need) in *row {
@@ -54,12 +97,16 @@ pub fn decode(mut c: Cursor<'_>, op: &str, tables: &Tables<'_>) -> Result<Proper
             all.push((*name, value.map_err(|e| e.in_op(op))?));
         }
     }
-    c.finish("the properties of an operation").map_err(|e| e.in_op(op))?;
+    c.finish("the properties of an operation")
+        .map_err(|e| e.in_op(op))?;
     Ok(all)
 }
 
 /// The error for a property that should be there.
 pub fn missing(op: &str, offset: usize, name: &'static str) -> ReadError {
-    let problem = Problem::Kind { what: name, expected: "a property of this operation" };
+    let problem = Problem::Kind {
+        what: name,
+        expected: "a property of this operation",
+    };
     ReadError::new(Section::Program, offset, problem).in_op(op)
 }

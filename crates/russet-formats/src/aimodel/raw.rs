@@ -23,14 +23,26 @@ impl RawModule {
     /// Decodes a file. The bytes of resources are not touched.
     pub fn read(file: &[u8]) -> Result<Self> {
         let container = Container::read(file)?;
-        let records = Records::decode(file, &container.attrs, &container.types, &container.tables())?;
+        let records = Records::decode(
+            file,
+            &container.attrs,
+            &container.types,
+            &container.tables(),
+        )?;
         let ops = ir::read(file, &container)?;
-        Ok(Self { container, records, ops })
+        Ok(Self {
+            container,
+            records,
+            ops,
+        })
     }
 
     /// The properties of an operation by name; empty where it has none.
     pub fn properties(&self, file: &[u8], op: &RawOp) -> Result<Properties> {
-        let Some(place) = op.properties.and_then(|p| self.container.properties.get(p as usize)) else {
+        let Some(place) = op
+            .properties
+            .and_then(|p| self.container.properties.get(p as usize))
+        else {
             return Ok(Vec::new());
         };
         let cursor = Cursor::new(file, place.clone(), Section::Properties);

@@ -45,7 +45,11 @@ impl Tables<'_> {
         let (at, raw) = (c.offset(), c.varint("a string index")?);
         let found = usize::try_from(raw).ok().and_then(|i| self.strings.get(i));
         found.cloned().ok_or_else(|| {
-            let problem = Problem::Index { what: "string", index: raw, len: self.strings.len() };
+            let problem = Problem::Index {
+                what: "string",
+                index: raw,
+                len: self.strings.len(),
+            };
             ReadError::new(c.section(), at, problem)
         })
     }
@@ -59,9 +63,17 @@ impl Tables<'_> {
     pub fn optional_attr(&self, c: &mut Cursor<'_>) -> Result<Option<AttrId>> {
         let (raw, present) = c.flagged("an optional attribute")?;
         if !present {
-            return if raw == 0 { Ok(None) } else { Err(c.error(Problem::Unknown { what: "optional attribute", code: raw })) };
+            return if raw == 0 {
+                Ok(None)
+            } else {
+                Err(c.error(Problem::Unknown {
+                    what: "optional attribute",
+                    code: raw,
+                }))
+            };
         }
-        c.checked_index("attribute", raw, self.attrs).map(|i| Some(AttrId(i)))
+        c.checked_index("attribute", raw, self.attrs)
+            .map(|i| Some(AttrId(i)))
     }
 
     /// A reference to a type.
@@ -94,7 +106,12 @@ pub struct Records {
 
 impl Records {
     /// Decodes the records that lie at `attrs` and `types`, and checks that they are nested soundly.
-    pub fn decode(file: &[u8], attrs: &[Range<usize>], types: &[Range<usize>], tables: &Tables<'_>) -> Result<Self> {
+    pub fn decode(
+        file: &[u8],
+        attrs: &[Range<usize>],
+        types: &[Range<usize>],
+        tables: &Tables<'_>,
+    ) -> Result<Self> {
         let mut records = Self::default();
         for range in attrs {
             let mut c = Cursor::new(file, range.clone(), Section::Records);
@@ -107,7 +124,9 @@ impl Records {
             c.finish("a type record")?;
         }
         let place = |record: usize| attrs.iter().chain(types).nth(record).map_or(0, |r| r.start);
-        records.check_nesting().map_err(|(record, p)| ReadError::new(Section::Records, place(record), p))?;
+        records
+            .check_nesting()
+            .map_err(|(record, p)| ReadError::new(Section::Records, place(record), p))?;
         Ok(records)
     }
 
@@ -163,7 +182,14 @@ impl Records {
                     let (record, height) = (*record, *below + 1);
                     if height > MAX_DEPTH {
                         let (value, limit) = (height as u64, MAX_DEPTH as u64);
-                        return Err((record, Problem::Limit { what: "the nesting of records", value, limit }));
+                        return Err((
+                            record,
+                            Problem::Limit {
+                                what: "the nesting of records",
+                                value,
+                                limit,
+                            },
+                        ));
                     }
                     if let Some(h) = heights.get_mut(record) {
                         *h = height;
@@ -184,8 +210,15 @@ impl Records {
         Ok(())
     }
 
-    fn open(&self, record: usize, heights: &mut [usize], stack: &mut Vec<(usize, Vec<usize>, usize)>) {
-        let Some(height) = heights.get_mut(record).filter(|h| **h == 0) else { return };
+    fn open(
+        &self,
+        record: usize,
+        heights: &mut [usize],
+        stack: &mut Vec<(usize, Vec<usize>, usize)>,
+    ) {
+        let Some(height) = heights.get_mut(record).filter(|h| **h == 0) else {
+            return;
+        };
         *height = usize::MAX;
         let mut children = Vec::new();
         self.children(record, &mut children);

@@ -181,21 +181,35 @@ impl TypeRecord {
             return Ok(Self::Scalar(*scalar));
         }
         Ok(match kind {
-            1 => Self::Opaque { name: t.string(c)?, parameters: t.attrs(c)? },
+            1 => Self::Opaque {
+                name: t.string(c)?,
+                parameters: t.attrs(c)?,
+            },
             2 | 3 => tensor(c, t, kind == 3)?,
             // Results come first.
             30 => {
                 let results = t.types(c)?;
-                Self::Function { inputs: t.types(c)?, results }
+                Self::Function {
+                    inputs: t.types(c)?,
+                    results,
+                }
             }
             31 => Self::Handle(t.ty(c)?),
             32 => Self::Token,
             33 => Self::Symbol,
             34 => Self::TypeOfTypes,
-            35 => Self::Parameter { name: t.string(c)?, ty: t.ty(c)? },
+            35 => Self::Parameter {
+                name: t.string(c)?,
+                ty: t.ty(c)?,
+            },
             39 | 40 => image(c, t, kind == 40)?,
             41..=45 => Self::Debug(debug(c, t, kind)?),
-            code => return Err(c.error(Problem::Unknown { what: "type kind", code })),
+            code => {
+                return Err(c.error(Problem::Unknown {
+                    what: "type kind",
+                    code,
+                }));
+            }
         })
     }
 
@@ -205,8 +219,12 @@ impl TypeRecord {
             Self::Tensor { element: ty, .. }
             | Self::Handle(ty)
             | Self::Parameter { ty, .. }
-            | Self::Debug(DebugType::Unresolved(ty) | DebugType::Derived { base: ty, .. }) => visit(*ty),
-            Self::Function { inputs, results } => inputs.iter().chain(results).for_each(|t| visit(*t)),
+            | Self::Debug(DebugType::Unresolved(ty) | DebugType::Derived { base: ty, .. }) => {
+                visit(*ty)
+            }
+            Self::Function { inputs, results } => {
+                inputs.iter().chain(results).for_each(|t| visit(*t))
+            }
             Self::Debug(DebugType::Composite { base, .. }) => base.iter().for_each(|t| visit(*t)),
             _ => {}
         }
@@ -215,10 +233,23 @@ impl TypeRecord {
     /// Calls `visit` with every attribute this type refers to.
     pub fn attrs(&self, visit: &mut dyn FnMut(AttrId)) {
         match self {
-            Self::Opaque { parameters: list, .. } => list.iter().for_each(|a| visit(*a)),
-            Self::Tensor { encoding: Some(a), .. } => visit(*a),
-            Self::Image { four_cc, constraints, .. } => [Some(*four_cc), *constraints].into_iter().flatten().for_each(visit),
-            Self::Debug(DebugType::Composite { place, elements, .. }) => place.iter().chain(elements).for_each(|a| visit(*a)),
+            Self::Opaque {
+                parameters: list, ..
+            } => list.iter().for_each(|a| visit(*a)),
+            Self::Tensor {
+                encoding: Some(a), ..
+            } => visit(*a),
+            Self::Image {
+                four_cc,
+                constraints,
+                ..
+            } => [Some(*four_cc), *constraints]
+                .into_iter()
+                .flatten()
+                .for_each(visit),
+            Self::Debug(DebugType::Composite {
+                place, elements, ..
+            }) => place.iter().chain(elements).for_each(|a| visit(*a)),
             _ => {}
         }
     }
@@ -228,18 +259,34 @@ fn tensor(c: &mut Cursor<'_>, t: &Tables<'_>, encoded: bool) -> Result<TypeRecor
     let shape = c.list("the extents of a tensor type", |c| c.signed("an extent"))?;
     if shape.len() > MAX_RANK {
         let (value, limit) = (shape.len() as u64, MAX_RANK as u64);
-        return Err(c.error(Problem::Limit { what: "the rank of a tensor", value, limit }));
+        return Err(c.error(Problem::Limit {
+            what: "the rank of a tensor",
+            value,
+            limit,
+        }));
     }
     let element = t.ty(c)?;
     let encoding = if encoded { Some(t.attr(c)?) } else { None };
-    Ok(TypeRecord::Tensor { shape, element, encoding })
+    Ok(TypeRecord::Tensor {
+        shape,
+        element,
+        encoding,
+    })
 }
 
 fn image(c: &mut Cursor<'_>, t: &Tables<'_>, constrained: bool) -> Result<TypeRecord> {
     let four_cc = t.attr(c)?;
-    let (width, height) = (c.varint("the width of an image")?, c.varint("the height of an image")?);
+    let (width, height) = (
+        c.varint("the width of an image")?,
+        c.varint("the height of an image")?,
+    );
     let constraints = if constrained { Some(t.attr(c)?) } else { None };
-    Ok(TypeRecord::Image { four_cc, width, height, constraints })
+    Ok(TypeRecord::Image {
+        four_cc,
+        width,
+        height,
+        constraints,
+    })
 }
 
 fn debug(c: &mut Cursor<'_>, t: &Tables<'_>, kind: u64) -> Result<DebugType> {
@@ -249,17 +296,35 @@ fn debug(c: &mut Cursor<'_>, t: &Tables<'_>, kind: u64) -> Result<DebugType> {
     }
     let tag = c.varint(WHAT)?;
     Ok(match kind {
-        42 => DebugType::Basic { tag, encoding: c.varint(WHAT)?, name: t.string(c)?, size: c.varint(WHAT)? },
+        42 => DebugType::Basic {
+            tag,
+            encoding: c.varint(WHAT)?,
+            name: t.string(c)?,
+            size: c.varint(WHAT)?,
+        },
         43 => {
             let name = t.string(c)?;
             let layout = [c.varint(WHAT)?, c.varint(WHAT)?, c.varint(WHAT)?];
-            DebugType::Derived { tag, name, layout, base: t.ty(c)? }
+            DebugType::Derived {
+                tag,
+                name,
+                layout,
+                base: t.ty(c)?,
+            }
         }
         _ => {
             let (name, place) = (t.string(c)?, [t.attr(c)?, t.attr(c)?]);
             let layout = [c.varint(WHAT)?, c.varint(WHAT)?];
             let base = if kind == 45 { Some(t.ty(c)?) } else { None };
-            DebugType::Composite { tag, name, place, layout, base, flags: c.varint(WHAT)?, elements: t.attrs(c)? }
+            DebugType::Composite {
+                tag,
+                name,
+                place,
+                layout,
+                base,
+                flags: c.varint(WHAT)?,
+                elements: t.attrs(c)?,
+            }
         }
     })
 }

@@ -281,7 +281,7 @@ impl<'a> Decoder<'a> {
         let steps = self.b.ints(&[1; 5])?;
         let updated = self
             .b
-            .op(SliceUpdate, &[cache.value, x, begin, end, steps])?;
+            .op(SliceUpdate, &[cache.value, begin, end, steps, x])?;
         let token = self
             .b
             .op(WriteHandle, &[cache.handle, updated, cache.token])?;

@@ -17,11 +17,17 @@ pub enum Interpolation {
 }
 
 impl Interpolation {
-    const NAMES: [(Self, &'static str); 2] = [(Self::Linear, "linear"), (Self::Nearest, "nearest_neighbor")];
+    const NAMES: [(Self, &'static str); 2] = [
+        (Self::Linear, "linear"),
+        (Self::Nearest, "nearest_neighbor"),
+    ];
 
     /// As the attribute `interpolation_mode`.
     pub fn attributes(self) -> Attributes {
-        let name = Self::NAMES.iter().find(|(m, _)| *m == self).map_or("linear", |(_, n)| n);
+        let name = Self::NAMES
+            .iter()
+            .find(|(m, _)| *m == self)
+            .map_or("linear", |(_, n)| n);
         vec![("interpolation_mode".into(), Attr::str(name))]
     }
 
@@ -38,7 +44,11 @@ impl Interpolation {
     /// Positions on an axis of `n` elements and their weights for a coordinate, clamped to the axis.
     fn corners(self, coordinate: f32, n: usize) -> [(usize, f64); 2] {
         let last = n.saturating_sub(1);
-        let at = if coordinate.is_nan() { 0.0 } else { coordinate.clamp(0.0, last as f32) };
+        let at = if coordinate.is_nan() {
+            0.0
+        } else {
+            coordinate.clamp(0.0, last as f32)
+        };
         match self {
             Self::Nearest => [(at.round_ties_even() as usize, 1.0), (0, 0.0)],
             Self::Linear => {
@@ -71,7 +81,10 @@ impl Interpolation {
 /// Refuses a tensor without elements: there is nothing to sample.
 pub fn not_empty(x: &Tensor) -> Result<(), OpError> {
     if x.is_empty() {
-        return Err(OpError::shapes("a sampled tensor is not empty", &[&x.shape]));
+        return Err(OpError::shapes(
+            "a sampled tensor is not empty",
+            &[&x.shape],
+        ));
     }
     Ok(())
 }

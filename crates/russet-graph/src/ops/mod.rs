@@ -18,9 +18,9 @@ use crate::types::{Dim, TensorType, Type};
 
 pub mod complex;
 pub mod family;
+pub mod interpolation;
 mod page;
 pub mod quantization;
-pub mod interpolation;
 pub mod reduction;
 pub mod selection;
 pub mod shape;
@@ -244,6 +244,9 @@ fn check_arity(arity: &RangeInclusive<usize>, got: usize) -> Result<(), OpError>
     Err(OpError::Arity { expected, got })
 }
 
+/// Reads an operation from its attributes.
+pub type Parse = fn(&[(Arc<str>, Attr)]) -> Result<Op, OpError>;
+
 /// One row of [`Op::TABLE`].
 #[derive(Debug)]
 pub struct OpInfo {
@@ -254,7 +257,7 @@ pub struct OpInfo {
     /// Fewest and most operands.
     pub arity: (usize, usize),
     /// Reads the operation back from its attributes.
-    pub parse: fn(&[(Arc<str>, Attr)]) -> Result<Op, OpError>,
+    pub parse: Parse,
     /// Its examples.
     pub cases: fn() -> Vec<Case<Op>>,
 }

@@ -11,7 +11,7 @@ use crate::tensor::{Tensor, TensorMut, strides};
 use crate::types::{DType, TensorType};
 
 simple_op! {
-    /// Operands: tensor, update, begin, end, stride. `out[begin:end:stride] = update`, bounds as for `slice`.
+    /// Operands: tensor, begin, end, stride, update. `out[begin:end:stride] = update`, bounds as for `slice`.
     SliceUpdate
 }
 
@@ -32,8 +32,8 @@ impl OpDef for SliceUpdate {
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
-        let (x, update) = (&inputs[0], &inputs[1]);
-        let axes = axes(&x.shape, &inputs[2..])?;
+        let (x, update) = (&inputs[0], &inputs[4]);
+        let axes = axes(&x.shape, &inputs[1..4])?;
         let shape: Vec<usize> = axes.iter().map(|a| a.1).collect();
         if broadcast_fixed(&update.shape, &shape)? != shape {
             return Err(OpError::shapes(
@@ -62,13 +62,7 @@ impl OpDef for SliceUpdate {
         let case = |u: Option<Tensor>, b: [i64; 2], e: [i64; 2], s: [i64; 2]| {
             Some(Case {
                 op: Self,
-                inputs: vec![
-                    x.clone()?,
-                    u?,
-                    ints(&[2], &b)?,
-                    ints(&[2], &e)?,
-                    ints(&[2], &s)?,
-                ],
+                inputs: vec![x.clone()?, ints(&[2], &b)?, ints(&[2], &e)?, ints(&[2], &s)?, u?],
             })
         };
         [

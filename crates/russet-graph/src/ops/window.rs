@@ -368,7 +368,13 @@ pub fn transposed(inputs: &[Tensor], rank: usize) -> Result<Vec<Tensor>, OpError
     let targets = targets(plane, &spreads);
     let extents = spreads.iter().map(|s| s.extent);
     let shape: Vec<usize> = [batch, made * groups].into_iter().chain(extents).collect();
-    let mut sums = vec![0.0; crate::tensor::element_count(&shape)?];
+    let count = crate::tensor::element_count(&shape)?;
+    let mut sums: Vec<f64> = Vec::new();
+    let reserved = sums.try_reserve_exact(count);
+    reserved.map_err(|_| OpError::TooLarge {
+        shape: shape.clone(),
+    })?;
+    sums.resize(count, 0.0);
     let area: usize = shape[2..].iter().product();
     let (size, taps) = (targets.len(), sizes.iter().product::<usize>());
     let (x_values, w_values) = (x.floats(), w.floats());

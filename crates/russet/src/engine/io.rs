@@ -41,11 +41,18 @@ pub struct Io {
 impl Io {
     /// Finds the parts of a plan.
     pub fn of(plan: &Plan) -> Result<Self, EngineError> {
-        let broken = |reason: String| EngineError::Contract { function: plan.function().into(), reason };
+        let broken = |reason: String| EngineError::Contract {
+            function: plan.function().into(),
+            reason,
+        };
         let inputs: Vec<(&str, &TensorType)> = plan.inputs().collect();
         let names: Vec<&str> = inputs.iter().map(|(n, _)| *n).collect();
         if names.len() != 2 {
-            return Err(broken(format!("it takes {} inputs ({}), not tokens and positions", names.len(), names.join(", "))));
+            return Err(broken(format!(
+                "it takes {} inputs ({}), not tokens and positions",
+                names.len(),
+                names.join(", ")
+            )));
         }
         let mut by_position = Vec::new();
         let mut pick = |known: &[&str], names: &[&str], position: usize| {
@@ -56,17 +63,31 @@ impl Io {
             found.map(ToString::to_string)
         };
         let tokens = pick(&TOKENS, &names, 0).ok_or_else(|| broken("it takes no tokens".into()))?;
-        let positions = pick(&POSITIONS, &names, 1).ok_or_else(|| broken("it takes no positions".into()))?;
+        let positions =
+            pick(&POSITIONS, &names, 1).ok_or_else(|| broken("it takes no positions".into()))?;
         let outputs: Vec<&str> = plan.outputs().collect();
-        let logits = pick(&LOGITS, &outputs, 0).ok_or_else(|| broken("it returns no logits".into()))?;
+        let logits =
+            pick(&LOGITS, &outputs, 0).ok_or_else(|| broken("it returns no logits".into()))?;
         for (name, ty) in &inputs {
             if ty.dtype != DType::I32 || ty.rank() != 2 {
-                return Err(broken(format!("input {name:?} is {ty}, not i32 of two axes")));
+                return Err(broken(format!(
+                    "input {name:?} is {ty}, not i32 of two axes"
+                )));
             }
         }
-        let query = inputs.iter().find(|(n, _)| *n == tokens).and_then(|(_, t)| t.shape[1].as_const());
+        let query = inputs
+            .iter()
+            .find(|(n, _)| *n == tokens)
+            .and_then(|(_, t)| t.shape[1].as_const());
         let fixed_query = query.and_then(|q| usize::try_from(q).ok());
-        Ok(Self { tokens, positions, logits, by_position, states: kinds(plan), fixed_query })
+        Ok(Self {
+            tokens,
+            positions,
+            logits,
+            by_position,
+            states: kinds(plan),
+            fixed_query,
+        })
     }
 }
 
@@ -75,7 +96,11 @@ fn kinds(plan: &Plan) -> Vec<StateKind> {
     let states = plan.states();
     let kind = |name: &str| {
         let name = name.to_ascii_lowercase();
-        if states.len() <= 2 || name.contains("cache") || name.contains("kv") { StateKind::KvCache } else { StateKind::Fixed }
+        if states.len() <= 2 || name.contains("cache") || name.contains("kv") {
+            StateKind::KvCache
+        } else {
+            StateKind::Fixed
+        }
     };
     states.iter().map(|s| kind(&s.name)).collect()
 }

@@ -66,7 +66,11 @@ pub enum EngineError {
 pub trait Engine: Send {
     /// Processes tokens after those already held; afterwards [`Engine::logits`] are those of the last one. `cancelled` is asked
     /// between chunks: where it says so, the engine stops early and returns how many tokens it took.
-    fn feed(&mut self, tokens: &[Token], cancelled: &dyn Fn() -> bool) -> Result<usize, EngineError>;
+    fn feed(
+        &mut self,
+        tokens: &[Token],
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<usize, EngineError>;
 
     /// Logits of the last token processed: one number for each entry of the vocabulary.
     fn logits(&self) -> &[f32];
@@ -86,10 +90,24 @@ pub trait Engine: Send {
 
 /// Brings an engine to hold exactly `tokens`, reusing the longest prefix it already holds, and returns how many tokens were
 /// reused. At least the last token is processed anew, so that its logits are there.
-pub fn resume(engine: &mut dyn Engine, tokens: &[Token], cancelled: &dyn Fn() -> bool) -> Result<usize, EngineError> {
+pub fn resume(
+    engine: &mut dyn Engine,
+    tokens: &[Token],
+    cancelled: &dyn Fn() -> bool,
+) -> Result<usize, EngineError> {
     let last = tokens.len().checked_sub(1).ok_or(EngineError::Empty)?;
-    let common = engine.history().iter().zip(tokens).take_while(|(a, b)| a == b).count().min(last);
-    let keep = if common == engine.history().len() || engine.can_rewind() { common } else { 0 };
+    let common = engine
+        .history()
+        .iter()
+        .zip(tokens)
+        .take_while(|(a, b)| a == b)
+        .count()
+        .min(last);
+    let keep = if common == engine.history().len() || engine.can_rewind() {
+        common
+    } else {
+        0
+    };
     engine.rewind(keep)?;
     engine.feed(&tokens[keep..], cancelled)?;
     Ok(keep)

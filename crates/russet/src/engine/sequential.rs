@@ -26,7 +26,11 @@ pub struct EngineOptions {
 impl EngineOptions {
     /// Chunks of 512 tokens for prompts longer than 1024 (contract F 1.5).
     pub fn new(max_context: usize) -> Self {
-        Self { max_context, chunk: 512, chunk_threshold: 1024 }
+        Self {
+            max_context,
+            chunk: 512,
+            chunk_threshold: 1024,
+        }
     }
 }
 
@@ -45,7 +49,11 @@ pub struct SequentialEngine {
 
 impl SequentialEngine {
     /// An engine over a planned function. Caches whose length the graph leaves open get room for `options.max_context` tokens.
-    pub fn new(plan: Arc<Plan>, pool: Arc<Pool>, options: EngineOptions) -> Result<Self, EngineError> {
+    pub fn new(
+        plan: Arc<Plan>,
+        pool: Arc<Pool>,
+        options: EngineOptions,
+    ) -> Result<Self, EngineError> {
         let io = Io::of(&plan)?;
         let states = States::new(&plan, |_, _| options.max_context)?;
         Ok(Self {
@@ -80,7 +88,11 @@ impl SequentialEngine {
         self.room(tokens)?;
         self.ids.clear();
         for &token in tokens {
-            self.ids.push(i32::try_from(token).map_err(|_| EngineError::Token { token, vocab: self.logits.len() })?);
+            self.ids
+                .push(i32::try_from(token).map_err(|_| EngineError::Token {
+                    token,
+                    vocab: self.logits.len(),
+                })?);
         }
         let total = self.history.len() + tokens.len();
         while self.positions.len() < total {
@@ -88,15 +100,27 @@ impl SequentialEngine {
         }
         let (q, t) = ([1, tokens.len()], [1, total]);
         let inputs = [
-            Input { name: &self.io.tokens, dtype: DType::I32, shape: &q, data: bytes_of(&self.ids) },
-            Input { name: &self.io.positions, dtype: DType::I32, shape: &t, data: bytes_of(&self.positions[..total]) },
+            Input {
+                name: &self.io.tokens,
+                dtype: DType::I32,
+                shape: &q,
+                data: bytes_of(&self.ids),
+            },
+            Input {
+                name: &self.io.positions,
+                dtype: DType::I32,
+                shape: &t,
+                data: bytes_of(&self.positions[..total]),
+            },
         ];
         self.executor.run(&inputs, &mut self.states)?;
         self.history.extend_from_slice(tokens);
-        self.executor.output(&self.io.logits).ok_or_else(|| EngineError::Contract {
-            function: self.executor.plan().function().into(),
-            reason: "it returned no logits".into(),
-        })
+        self.executor
+            .output(&self.io.logits)
+            .ok_or_else(|| EngineError::Contract {
+                function: self.executor.plan().function().into(),
+                reason: "it returned no logits".into(),
+            })
     }
 
     fn room(&self, tokens: &[Token]) -> Result<(), EngineError> {
@@ -104,7 +128,15 @@ impl SequentialEngine {
         if new == 0 {
             return Err(EngineError::Empty);
         }
-        if position + new > limit { Err(EngineError::ContextFull { position, new, limit }) } else { Ok(()) }
+        if position + new > limit {
+            Err(EngineError::ContextFull {
+                position,
+                new,
+                limit,
+            })
+        } else {
+            Ok(())
+        }
     }
 
     /// Tokens to process in one call of a prompt of `len`.
@@ -118,7 +150,11 @@ impl SequentialEngine {
 }
 
 impl Engine for SequentialEngine {
-    fn feed(&mut self, tokens: &[Token], cancelled: &dyn Fn() -> bool) -> Result<usize, EngineError> {
+    fn feed(
+        &mut self,
+        tokens: &[Token],
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<usize, EngineError> {
         self.room(tokens)?;
         let mut done = 0;
         for part in tokens.chunks(self.chunk(tokens.len()).max(1)) {
@@ -148,12 +184,18 @@ impl Engine for SequentialEngine {
             return Ok(());
         }
         if to > self.history.len() {
-            return Err(EngineError::Rewind { to, reason: format!("only {} tokens are held", self.history.len()) });
+            return Err(EngineError::Rewind {
+                to,
+                reason: format!("only {} tokens are held", self.history.len()),
+            });
         }
         if to == 0 {
             self.states.clear();
         } else if !self.can_rewind() {
-            return Err(EngineError::Rewind { to, reason: "a state of this model cannot be taken back".into() });
+            return Err(EngineError::Rewind {
+                to,
+                reason: "a state of this model cannot be taken back".into(),
+            });
         }
         self.history.truncate(to);
         Ok(())

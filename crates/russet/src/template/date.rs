@@ -46,10 +46,8 @@ pub(super) fn strftime(format: &str, seconds: u64) -> String {
         let field = chars.next();
         match field.and_then(|f| date.field(f)) {
             Some(value) if bare => {
-                out += value
-                    .strip_prefix('0')
-                    .filter(|v| !v.is_empty())
-                    .unwrap_or(&value)
+                let short = value.strip_prefix('0').filter(|v| !v.is_empty());
+                out += short.unwrap_or(&value);
             }
             Some(value) => out += &value,
             None => {

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use minijinja::value::{Kwargs, Value as Jinja, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
+use serde::Serialize;
 use serde_json::ser::Formatter;
 
 use super::date;
@@ -36,7 +37,9 @@ pub(super) fn environment() -> Environment<'static> {
     env.add_function("strftime_now", |format: &str| {
         date::strftime(format, date::now())
     });
-    env.add_filter("tojson", tojson);
+    env.add_filter("tojson", |value: &Jinja, options: Kwargs| {
+        tojson(value, &options)
+    });
     env
 }
 
@@ -64,53 +67,19 @@ pub(super) fn without_generation(text: &str) -> Cow<'_, str> {
 
 /// `tojson` with the arguments of Python's `json.dumps`: no HTML escapes, by default all scripts as they are and `", "` and
 /// `": "` between.
-fn tojson(value: &Jinja, options: Kwargs) -> Result<Jinja, Error> {
-    let indent: Option<Jinja> = options.get("indent")?;
-    let separators: Option<Vec<String>> = options.get("separators")?;
-    let ascii = options
-        .get::<Option<bool>>("ensure_ascii")?
-        .unwrap_or(false);
+fn tojson(value: &Jinja, options: &Kwargs) -> Result<Jinja, Error> {
+    let style = Python::from_arguments(options)?;
     let sorted = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
     options.assert_all_used()?;
-    let indent = match &indent {
-        Some(n) if n.kind() == ValueKind::Number => {
-            Some(" ".repeat(usize::try_from(n.clone())?.min(64)))
-        }
-        Some(text) if text.kind() == ValueKind::String => text.as_str().map(str::to_owned),
-        _ => None,
-    };
-    let (item, key) = match separators.as_deref() {
-        Some([item, key]) => (item.clone(), key.clone()),
-        _ => (
-            (if indent.is_some() { "," } else { ", " }).to_owned(),
-            ": ".to_owned(),
-        ),
-    };
-    let style = Python {
-        indent,
-        item,
-        key,
-        ascii,
-        depth: 0,
-        empty: true,
-    };
-    let value = if value.kind() == ValueKind::Undefined {
-        Jinja::from(())
-    } else {
-        value.clone()
-    };
-    // Through the JSON value: keys become text there, and can be sorted.
     let fail = |e: serde_json::Error| Error::new(ErrorKind::InvalidOperation, e.to_string());
-    let mut json = serde_json::to_value(&value).map_err(fail)?;
+    // Through a JSON value: keys become text there, and can be sorted. What is not defined becomes null.
+    let mut json = serde_json::to_value(value).map_err(fail)?;
     if sorted {
         json.sort_all_objects();
     }
     let mut out = Vec::new();
-    serde::Serialize::serialize(
-        &json,
-        &mut serde_json::Serializer::with_formatter(&mut out, style),
-    )
-    .map_err(fail)?;
+    let mut writer = serde_json::Serializer::with_formatter(&mut out, style);
+    json.serialize(&mut writer).map_err(fail)?;
     Ok(Jinja::from(String::from_utf8_lossy(&out).into_owned()))
 }
 
@@ -127,6 +96,32 @@ struct Python {
 }
 
 impl Python {
+    fn from_arguments(options: &Kwargs) -> Result<Self, Error> {
+        let indent = match options.get::<Option<Jinja>>("indent")? {
+            Some(n) if n.kind() == ValueKind::Number => {
+                Some(" ".repeat(usize::try_from(n)?.min(64)))
+            }
+            Some(text) => text.as_str().map(str::to_owned),
+            None => None,
+        };
+        let (item, key) = match options.get::<Option<Vec<String>>>("separators")?.as_deref() {
+            Some([item, key]) => (item.clone(), key.clone()),
+            _ if indent.is_some() => (",".to_owned(), ": ".to_owned()),
+            _ => (", ".to_owned(), ": ".to_owned()),
+        };
+        let ascii = options
+            .get::<Option<bool>>("ensure_ascii")?
+            .unwrap_or(false);
+        Ok(Self {
+            indent,
+            item,
+            key,
+            ascii,
+            depth: 0,
+            empty: true,
+        })
+    }
+
     fn open<W: ?Sized + Write>(&mut self, w: &mut W, bracket: &[u8]) -> io::Result<()> {
         self.depth += 1;
         self.empty = true;

@@ -9,7 +9,7 @@ mod values;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use russet_graph::attr::{Attr, Attributes};
+use russet_graph::attr::{Attr, Attributes, find};
 use russet_graph::graph::{self, Composite, Graph, Module, Port, ValueId};
 use russet_graph::ops::constant::Constant;
 use russet_graph::ops::{Op, OpInfo};
@@ -27,10 +27,18 @@ use super::types::TypeRecord;
 
 /// Translates a decoded file. Constants share `file`; where it packs elements below a byte one to a byte, they are packed.
 pub fn lower(file: &SharedBytes, raw: &RawModule) -> Result<Module> {
-    let mut lowering = Lowering { file, raw, values: Values::new(file, raw), module: Module::default() };
+    let mut lowering = Lowering {
+        file,
+        raw,
+        values: Values::new(file, raw),
+        module: Module::default(),
+    };
     for asset in &raw.ops {
         if &*asset.name != "serialization.asset" {
-            return Err(at(asset, Problem::Structure("only an asset may stand at the top")));
+            return Err(at(
+                asset,
+                Problem::Structure("only an asset may stand at the top"),
+            ));
         }
         lowering.asset(asset)?;
     }
@@ -53,7 +61,9 @@ struct Body {
 impl Lowering<'_> {
     fn asset(&mut self, asset: &RawOp) -> Result<()> {
         if let Some(date) = self.raw.dialect_date(self.file) {
-            self.module.attributes.push(("dialect_version".into(), Attr::Int(date.into())));
+            self.module
+                .attributes
+                .push(("dialect_version".into(), Attr::Int(date.into())));
         }
         self.graphs(asset, "")
     }
@@ -68,11 +78,19 @@ impl Lowering<'_> {
                 }
                 "dataflow.namespace_v1" => {
                     let name = self.raw.property(self.file, op, "name")?;
-                    let name = self.values.text(name).ok_or_else(|| wrong(op, "name", "text"))?;
+                    let name = self
+                        .values
+                        .text(name)
+                        .ok_or_else(|| wrong(op, "name", "text"))?;
                     self.graphs(op, &format!("{prefix}{name}."))?;
                 }
                 "serialization.terminator" => {}
-                _ => return Err(at(op, Problem::Unsupported("an operation outside of any graph".into()))),
+                _ => {
+                    return Err(at(
+                        op,
+                        Problem::Unsupported("an operation outside of any graph".into()),
+                    ));
+                }
             }
         }
         Ok(())
@@ -80,11 +98,24 @@ impl Lowering<'_> {
 
     fn graph(&mut self, op: &RawOp, prefix: &str) -> Result<Graph> {
         let properties = self.raw.properties(self.file, op)?;
-        let find = |name: &'static str| properties.iter().find(|(n, _)| *n == name).map(|(_, id)| *id);
-        let need = |name: &'static str| find(name).ok_or_else(|| super::properties::missing(&op.name, op.offset, name));
-        let name = self.values.text(need("name")?).ok_or_else(|| wrong(op, "name", "text"))?;
+        let find = |name: &'static str| {
+            properties
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, id)| *id)
+        };
+        let need = |name: &'static str| {
+            find(name).ok_or_else(|| super::properties::missing(&op.name, op.offset, name))
+        };
+        let name = self
+            .values
+            .text(need("name")?)
+            .ok_or_else(|| wrong(op, "name", "text"))?;
         let (inputs, results) = self.signature(op, need("functionType")?)?;
-        let mut body = Body { graph: Graph::new(&format!("{prefix}{name}")), names: HashMap::new() };
+        let mut body = Body {
+            graph: Graph::new(&format!("{prefix}{name}")),
+            names: HashMap::new(),
+        };
         body.graph.inputs = self.ports(op, &inputs, need("argAttrs")?)?;
         body.graph.outputs = self.ports(op, &results, need("resAttrs")?)?;
         body.graph.private = self.values.flag(need("isPrivate")?);
@@ -120,7 +151,11 @@ impl Lowering<'_> {
         };
         let mut ports = Vec::with_capacity(types.len());
         for (i, ty) in types.iter().enumerate() {
-            let mut port = Port { name: "".into(), ty: self.ty(op, *ty)?, attributes: Vec::new() };
+            let mut port = Port {
+                name: "".into(),
+                ty: self.ty(op, *ty)?,
+                attributes: Vec::new(),
+            };
             let list = lists.get(i).and_then(|id| self.raw.records.attr(*id));
             if let Some(AttrRecord::Array(entries)) = list {
                 for entry in self.values.entries(entries).map_err(|p| at(op, p))? {
@@ -140,8 +175,12 @@ impl Lowering<'_> {
         let Some(AttrRecord::Opaque { name, parameters }) = self.raw.records.attr(id) else {
             return Err(wrong(op, "composite", "a named attribute"));
         };
-        let mut composite =
-            Composite { name: name.clone(), inputs: Vec::new(), outputs: Vec::new(), attributes: Vec::new() };
+        let mut composite = Composite {
+            name: name.clone(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            attributes: Vec::new(),
+        };
         for (key, value) in self.values.entries(parameters).map_err(|p| at(op, p))? {
             match (&*key, value) {
                 ("input_names", Attr::List(names)) => composite.inputs = texts(&names),
@@ -167,14 +206,28 @@ impl Lowering<'_> {
         for (i, op) in block.ops.iter().enumerate() {
             let last = i + 1 == block.ops.len();
             match names::find(&op.name) {
-                Some(Rule { take: Take::Results, .. }) if last => out.results = operands(body, op)?,
-                Some(Rule { take: Take::Results, .. }) => return Err(at(op, Problem::Structure("it does not end its block"))),
-                Some(Rule { take: Take::Nothing, .. }) => {}
+                Some(Rule {
+                    take: Take::Results,
+                    ..
+                }) if last => out.results = operands(body, op)?,
+                Some(Rule {
+                    take: Take::Results,
+                    ..
+                }) => return Err(at(op, Problem::Structure("it does not end its block"))),
+                Some(Rule {
+                    take: Take::Nothing,
+                    ..
+                }) => {}
                 Some(rule) => {
                     let node = self.node(body, op, rule)?;
                     out.nodes.push(node);
                 }
-                None => return Err(at(op, Problem::Unsupported("this operation is not known".into()))),
+                None => {
+                    return Err(at(
+                        op,
+                        Problem::Unsupported("this operation is not known".into()),
+                    ));
+                }
             }
         }
         Ok(out)
@@ -191,7 +244,10 @@ impl Lowering<'_> {
         if rule.take == Take::Blocks {
             for region in &op.regions {
                 let [block] = region.blocks.as_slice() else {
-                    return Err(at(op, Problem::Structure("control flow has one block a region")));
+                    return Err(at(
+                        op,
+                        Problem::Structure("control flow has one block a region"),
+                    ));
                 };
                 blocks.push(self.block(body, block, op)?);
             }
@@ -203,7 +259,13 @@ impl Lowering<'_> {
             outputs.push(id);
         }
         let location = self.values.location(op.location);
-        Ok(graph::Node { op: what, inputs, outputs, blocks, location })
+        Ok(graph::Node {
+            op: what,
+            inputs,
+            outputs,
+            blocks,
+            location,
+        })
     }
 
     fn operation(&mut self, op: &RawOp, rule: &Rule, results: &[Type]) -> Result<Op> {
@@ -215,10 +277,42 @@ impl Lowering<'_> {
             let data = self.values.constant(ty, value).map_err(|p| at(op, p))?;
             return Ok(Constant(Arc::new(data)).into());
         }
-        let unknown = || at(op, Problem::Unsupported(format!("the operation {} has no meaning yet", rule.op)));
+        let unknown = || {
+            at(
+                op,
+                Problem::Unsupported(format!("the operation {} has no meaning yet", rule.op)),
+            )
+        };
         let info = OpInfo::find(rule.op).ok_or_else(unknown)?;
         let attributes = self.attributes(op, rule, results)?;
-        (info.parse)(&attributes).map_err(|e| at(op, Problem::Unsupported(e.to_string())))
+        let parsed =
+            (info.parse)(&attributes).map_err(|e| at(op, Problem::Unsupported(e.to_string())))?;
+        self.nothing_lost(op, rule, &attributes, &parsed)?;
+        Ok(parsed)
+    }
+
+    /// An operation that does not know an attribute means its default: any other case would be read as something else.
+    fn nothing_lost(&self, op: &RawOp, rule: &Rule, given: &Attributes, parsed: &Op) -> Result<()> {
+        let kept = parsed.attributes();
+        for (property, name) in rule.attributes {
+            let id = self.raw.property(self.file, op, property)?;
+            let default = match self.raw.records.attr(id) {
+                Some(AttrRecord::Enum(kind, case)) => {
+                    kind.cases().first().is_some_and(|(_, first)| first == case)
+                }
+                _ => false,
+            };
+            if !default && find(&kept, name).is_none() {
+                let value = find(given, name)
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                return Err(at(
+                    op,
+                    Problem::Unsupported(format!("{name} = {value} has no meaning yet")),
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn attributes(&mut self, op: &RawOp, rule: &Rule, results: &[Type]) -> Result<Attributes> {
@@ -247,13 +341,26 @@ fn only_block(op: &RawOp) -> Result<Option<&RawBlock>> {
 fn operands(body: &Body, op: &RawOp) -> Result<Vec<ValueId>> {
     let find = |v: &super::ir::ValueId| body.names.get(&v.0).copied();
     let all: Option<Vec<ValueId>> = op.operands.iter().map(find).collect();
-    all.ok_or_else(|| at(op, Problem::Structure("an operand is used before it is defined")))
+    all.ok_or_else(|| {
+        at(
+            op,
+            Problem::Structure("an operand is used before it is defined"),
+        )
+    })
 }
 
 fn texts(items: &[Attr]) -> Vec<Arc<str>> {
-    items.iter().filter_map(|a| a.as_str().map(Into::into)).collect()
+    items
+        .iter()
+        .filter_map(|a| a.as_str().map(Into::into))
+        .collect()
 }
 
 fn wrong(op: &RawOp, what: &'static str, expected: &'static str) -> ReadError {
-    ReadError::new(Section::Program, op.offset, Problem::Kind { what, expected }).in_op(&op.name)
+    ReadError::new(
+        Section::Program,
+        op.offset,
+        Problem::Kind { what, expected },
+    )
+    .in_op(&op.name)
 }

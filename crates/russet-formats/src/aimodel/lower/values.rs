@@ -65,7 +65,13 @@ impl<'a> Values<'a> {
     pub(super) fn new(file: &'a SharedBytes, raw: &'a RawModule) -> Self {
         let records = raw.records.attrs().len() + raw.ops.len();
         let parts = records.saturating_mul(PARTS_PER_RECORD).max(PARTS_AT_LEAST);
-        Self { file, raw, types: HashMap::new(), locations: HashMap::new(), parts }
+        Self {
+            file,
+            raw,
+            types: HashMap::new(),
+            locations: HashMap::new(),
+            parts,
+        }
     }
 
     /// A type.
@@ -75,34 +81,61 @@ impl<'a> Values<'a> {
         }
         let raw = self.raw;
         let ty = match raw.records.ty(id) {
-            Some(TypeRecord::Tensor { shape, element, encoding }) => self.tensor(shape, *element, *encoding)?,
+            Some(TypeRecord::Tensor {
+                shape,
+                element,
+                encoding,
+            }) => self.tensor(shape, *element, *encoding)?,
             Some(TypeRecord::Token) => Type::Token,
             Some(TypeRecord::Handle(inner)) => match self.ty(*inner)? {
                 Type::Tensor(t) => Type::Handle(t),
                 other => Type::Opaque(format!("handle<{other}>").into()),
             },
             Some(TypeRecord::Scalar(s)) => Type::Opaque(s.name().into()),
-            Some(TypeRecord::Image { width, height, .. }) => Type::Opaque(format!("image<{width}x{height}>").into()),
-            Some(TypeRecord::Opaque { name, .. } | TypeRecord::Parameter { name, .. }) => Type::Opaque(name.clone()),
-            _ => return Err(Problem::Unsupported("a value of a type that is not a tensor, handle, token or image".into())),
+            Some(TypeRecord::Image { width, height, .. }) => {
+                Type::Opaque(format!("image<{width}x{height}>").into())
+            }
+            Some(TypeRecord::Opaque { name, .. } | TypeRecord::Parameter { name, .. }) => {
+                Type::Opaque(name.clone())
+            }
+            _ => {
+                return Err(Problem::Unsupported(
+                    "a value of a type that is not a tensor, handle, token or image".into(),
+                ));
+            }
         };
         self.types.insert(id, ty.clone());
         Ok(ty)
     }
 
-    fn tensor(&mut self, shape: &[i64], element: TypeId, encoding: Option<AttrId>) -> Outcome<Type> {
+    fn tensor(
+        &mut self,
+        shape: &[i64],
+        element: TypeId,
+        encoding: Option<AttrId>,
+    ) -> Outcome<Type> {
         let Some(TypeRecord::Scalar(scalar)) = self.raw.records.ty(element) else {
-            return Err(Problem::Unsupported("a tensor whose elements are not scalars".into()));
+            return Err(Problem::Unsupported(
+                "a tensor whose elements are not scalars".into(),
+            ));
         };
         let Some((_, dtype)) = SCALARS.iter().find(|(s, _)| s == scalar) else {
-            return Err(Problem::Unsupported(format!("a tensor of {}", scalar.name())));
+            return Err(Problem::Unsupported(format!(
+                "a tensor of {}",
+                scalar.name()
+            )));
         };
         let mut dims = Vec::with_capacity(shape.len());
         for extent in shape {
             dims.push(match *extent {
                 DYNAMIC => Dim::Unknown,
                 0.. => Dim::Const(*extent),
-                _ => return Err(Problem::Kind { what: "an extent", expected: "not negative" }),
+                _ => {
+                    return Err(Problem::Kind {
+                        what: "an extent",
+                        expected: "not negative",
+                    });
+                }
             });
         }
         let mut ty = TensorType::new(*dtype, dims);
@@ -122,7 +155,10 @@ impl<'a> Values<'a> {
 
     /// Whether an attribute is the boolean true.
     pub(super) fn flag(&self, id: AttrId) -> bool {
-        matches!(self.raw.records.attr(id), Some(AttrRecord::Integer { bits: 1.., .. }))
+        matches!(
+            self.raw.records.attr(id),
+            Some(AttrRecord::Integer { bits: 1.., .. })
+        )
     }
 
     /// Named attributes. The prefix that names the dialect is dropped.
@@ -131,9 +167,14 @@ impl<'a> Values<'a> {
         let mut out = Vec::with_capacity(ids.len());
         for id in ids {
             let Some(AttrRecord::Opaque { name, parameters }) = raw.records.attr(*id) else {
-                return Err(Problem::Kind { what: "an entry of a dictionary", expected: "a named attribute" });
+                return Err(Problem::Kind {
+                    what: "an entry of a dictionary",
+                    expected: "a named attribute",
+                });
             };
-            let name: Arc<str> = name.strip_prefix("aicode.").map_or_else(|| name.clone(), Into::into);
+            let name: Arc<str> = name
+                .strip_prefix("aicode.")
+                .map_or_else(|| name.clone(), Into::into);
             out.push((name, self.parameters(parameters)?));
         }
         Ok(out)
@@ -151,47 +192,90 @@ impl<'a> Values<'a> {
         ids.iter().map(|id| self.attr(*id)).collect()
     }
 
+    /// Takes from what attributes may still cost.
+    fn spend(&mut self, parts: usize) -> Outcome<()> {
+        self.parts = self.parts.checked_sub(parts).ok_or(Problem::Limit {
+            what: "the parts of all attributes",
+            value: parts as u64,
+            limit: self.parts as u64,
+        })?;
+        Ok(())
+    }
+
     /// An attribute with everything in it.
     pub(super) fn attr(&mut self, id: AttrId) -> Outcome<Attr> {
-        self.parts = self.parts.checked_sub(1).ok_or(Problem::Limit {
-            what: "the parts of all attributes",
-            value: u64::MAX,
-            limit: PARTS_PER_RECORD as u64,
-        })?;
-        let raw = self.raw;
-        let Some(record) = raw.records.attr(id) else { return Err(Problem::Structure("an attribute that is not there")) };
+        self.spend(1)?;
+        let raw: &'a RawModule = self.raw;
+        let Some(record) = raw.records.attr(id) else {
+            return Err(Problem::Structure("an attribute that is not there"));
+        };
         Ok(match record {
             AttrRecord::String(s) => Attr::Str(s.clone()),
             AttrRecord::Integer { width: 1, bits, .. } => Attr::Bool(*bits != 0),
-            AttrRecord::Integer { width, signed, bits } => Attr::Int(integer(*width, *signed, *bits)?),
+            AttrRecord::Integer {
+                width,
+                signed,
+                bits,
+            } => Attr::Int(integer(*width, *signed, *bits)?),
             AttrRecord::Float { width, bits } => Attr::float(float(*width, *bits)),
             AttrRecord::Type(ty) => Attr::Type(self.ty(*ty)?),
             AttrRecord::Array(ids) => Attr::List(self.list(ids)?),
             AttrRecord::Dictionary(ids) => Attr::Dict(self.entries(ids)?),
-            AttrRecord::Opaque { name, parameters } => Attr::Dict(vec![(name.clone(), self.parameters(parameters)?)]),
+            AttrRecord::Opaque { name, parameters } => {
+                Attr::Dict(vec![(name.clone(), self.parameters(parameters)?)])
+            }
             AttrRecord::Unit => Attr::Unit,
-            AttrRecord::Symbol(path) => Attr::Graph(path.join(".").into()),
+            AttrRecord::Symbol(path) => {
+                self.spend(path.iter().map(|p| p.len() / 16).sum())?;
+                Attr::Graph(path.join(".").into())
+            }
             AttrRecord::ParameterConstant { value, .. } => self.attr(*value)?,
             AttrRecord::Enum(_, case) => Attr::str(case),
-            AttrRecord::Dense { bytes, .. } => Attr::Bytes(self.file.get(bytes.clone()).unwrap_or_default().into()),
-            AttrRecord::FourCc(code) => Attr::str(&String::from_utf8_lossy(&code.to_le_bytes()).replace('\0', "")),
-            AttrRecord::HardwareConstraints { alignments, interleave, allocation, base } => {
-                let mut parts = vec![
-                    ("allocation".into(), Attr::str(allocation)),
-                    ("alignments".into(), Attr::ints(alignments.iter().copied())),
-                    ("interleave".into(), Attr::ints(interleave.iter().copied())),
-                ];
+            AttrRecord::Dense { bytes, .. } => {
+                self.spend(bytes.len() / 16)?;
+                Attr::Bytes(self.file.get(bytes.clone()).unwrap_or_default().into())
+            }
+            AttrRecord::FourCc(code) => {
+                Attr::str(&String::from_utf8_lossy(&code.to_le_bytes()).replace('\0', ""))
+            }
+            AttrRecord::HardwareConstraints { .. } | AttrRecord::ImageConstraints { .. } => {
+                self.constraints(record)?
+            }
+            other => simple(other)?,
+        })
+    }
+
+    /// What hardware asks of the storage of a tensor or an image.
+    fn constraints(&mut self, record: &AttrRecord) -> Outcome<Attr> {
+        let mut parts: Attributes = Vec::new();
+        match record {
+            AttrRecord::HardwareConstraints {
+                alignments,
+                interleave,
+                allocation,
+                base,
+            } => {
+                self.spend(alignments.len().saturating_add(interleave.len()))?;
+                parts.push(("allocation".into(), Attr::str(allocation)));
+                let ints = |list: &[i64]| Attr::ints(list.iter().copied());
+                parts.push(("alignments".into(), ints(alignments)));
+                parts.push(("interleave".into(), ints(interleave)));
                 if let Some(id) = base {
                     parts.push(("base".into(), self.attr(*id)?));
                 }
-                Attr::Dict(parts)
             }
-            AttrRecord::ImageConstraints { container, row_alignments } => Attr::Dict(vec![
-                ("container".into(), Attr::str(container)),
-                ("row_alignments".into(), Attr::ints(row_alignments.iter().copied())),
-            ]),
-            other => simple(other)?,
-        })
+            AttrRecord::ImageConstraints {
+                container,
+                row_alignments,
+            } => {
+                self.spend(row_alignments.len())?;
+                parts.push(("container".into(), Attr::str(container)));
+                let rows = Attr::ints(row_alignments.iter().copied());
+                parts.push(("row_alignments".into(), rows));
+            }
+            _ => {}
+        }
+        Ok(Attr::Dict(parts))
     }
 
     /// The elements of a constant of this type.
@@ -202,14 +286,33 @@ impl<'a> Values<'a> {
                 Some(resource) => (false, resource.bytes.clone()),
                 None => return Err(Problem::Structure("a resource that is not there")),
             },
-            _ => return Err(Problem::Kind { what: "value", expected: "the elements of a constant" }),
+            _ => {
+                return Err(Problem::Kind {
+                    what: "value",
+                    expected: "the elements of a constant",
+                });
+            }
         };
-        let bytes = self.file.slice(place).ok_or(Problem::Truncated("the elements of a constant"))?;
+        let bytes = self
+            .file
+            .slice(place)
+            .ok_or(Problem::Truncated("the elements of a constant"))?;
         let len = if splat { Some(1) } else { ty.fixed_len() };
-        let Some(len) = len else { return Err(Problem::Structure("the type of a constant has fixed extents")) };
+        let Some(len) = len else {
+            return Err(Problem::Structure(
+                "the type of a constant has fixed extents",
+            ));
+        };
         let bytes = packed(ty.dtype, len, bytes)?;
-        let storage = if splat { Storage::Splat(bytes) } else { Storage::Dense(bytes) };
-        Ok(ConstantData { ty: ty.clone(), storage })
+        let storage = if splat {
+            Storage::Splat(bytes)
+        } else {
+            Storage::Dense(bytes)
+        };
+        Ok(ConstantData {
+            ty: ty.clone(),
+            storage,
+        })
     }
 
     /// Where an operation came from: source lines, innermost first; nothing where the exporter kept none.
@@ -222,14 +325,22 @@ impl<'a> Values<'a> {
         let found = match frames.len() {
             0 => None,
             1 => frames.pop().map(|f| Arc::new(Attr::Str(f))),
-            _ => Some(Arc::new(Attr::List(frames.into_iter().map(Attr::Str).collect()))),
+            _ => Some(Arc::new(Attr::List(
+                frames.into_iter().map(Attr::Str).collect(),
+            ))),
         };
         self.locations.insert(id, found.clone());
         found
     }
 
     fn frames(&self, id: AttrId, out: &mut Vec<Arc<str>>, depth: usize) {
-        let Some(AttrRecord::Debug(DebugAttr::Location { source, inlined_at, fused, .. })) = self.raw.records.attr(id) else {
+        let Some(AttrRecord::Debug(DebugAttr::Location {
+            source,
+            inlined_at,
+            fused,
+            ..
+        })) = self.raw.records.attr(id)
+        else {
             return;
         };
         if depth == 0 || out.len() >= MAX_FRAMES {
@@ -245,10 +356,19 @@ impl<'a> Values<'a> {
 
     /// `directory/file:line:column`, unless the file is a placeholder such as `<string>`.
     fn frame(&self, id: AttrId) -> Option<Arc<str>> {
-        let AttrRecord::Debug(DebugAttr::Source { file, range: [line, column, ..] }) = self.raw.records.attr(id)? else {
+        let AttrRecord::Debug(DebugAttr::Source {
+            file,
+            range: [line, column, ..],
+        }) = self.raw.records.attr(id)?
+        else {
             return None;
         };
-        let AttrRecord::Debug(DebugAttr::File { name, directory, .. }) = self.raw.records.attr(*file)? else { return None };
+        let AttrRecord::Debug(DebugAttr::File {
+            name, directory, ..
+        }) = self.raw.records.attr(*file)?
+        else {
+            return None;
+        };
         if name.is_empty() || name.starts_with('<') {
             return None;
         }
@@ -260,22 +380,35 @@ impl<'a> Values<'a> {
 /// Attributes that have no parts of their own in the graph.
 fn simple(record: &AttrRecord) -> Outcome<Attr> {
     match record {
-        AttrRecord::Sparse { scheme, widths, stored, block } => {
+        AttrRecord::Sparse {
+            scheme,
+            widths,
+            stored,
+            block,
+        } => {
             let count = |v: u64| Attr::Int(i64::try_from(v).unwrap_or(i64::MAX));
             let mut parts = vec![
                 ("scheme".into(), Attr::str(scheme)),
-                ("widths".into(), Attr::List(widths.iter().map(|w| count(*w)).collect())),
+                (
+                    "widths".into(),
+                    Attr::List(widths.iter().map(|w| count(*w)).collect()),
+                ),
             ];
             if let Some(stored) = stored {
                 parts.push(("stored".into(), count(*stored)));
             }
             if let Some(block) = block {
-                parts.push(("block".into(), Attr::List(block.iter().map(|w| count(*w)).collect())));
+                parts.push((
+                    "block".into(),
+                    Attr::List(block.iter().map(|w| count(*w)).collect()),
+                ));
             }
             Ok(Attr::Dict(parts))
         }
         AttrRecord::Debug(_) => Ok(Attr::Unit),
-        _ => Err(Problem::Unsupported("an attribute that has no meaning in a graph".into())),
+        _ => Err(Problem::Unsupported(
+            "an attribute that has no meaning in a graph".into(),
+        )),
     }
 }
 
@@ -284,7 +417,8 @@ fn integer(width: u32, signed: bool, bits: u128) -> Outcome<i64> {
         true => (bits << (128 - width)).cast_signed() >> (128 - width),
         false => i128::try_from(bits).unwrap_or(i128::MAX),
     };
-    i64::try_from(value).map_err(|_| Problem::Unsupported("an integer attribute above 64 bits".into()))
+    i64::try_from(value)
+        .map_err(|_| Problem::Unsupported("an integer attribute above 64 bits".into()))
 }
 
 fn float(width: u32, bits: u64) -> f64 {
@@ -297,13 +431,19 @@ fn float(width: u32, bits: u64) -> f64 {
 
 /// The bytes packed as the graph packs them. Files keep elements below a byte either packed already, or one to a byte.
 fn packed(dtype: DType, len: usize, bytes: SharedBytes) -> Outcome<SharedBytes> {
-    let need = dtype.packed_len(len).ok_or(Problem::Structure("the size of a constant overflows"))?;
+    let need = dtype
+        .packed_len(len)
+        .ok_or(Problem::Structure("the size of a constant overflows"))?;
     if bytes.len() == need {
         return Ok(bytes);
     }
     if dtype.bits() >= 8 || bytes.len() != len {
         let (value, limit) = (bytes.len() as u64, need as u64);
-        return Err(Problem::Limit { what: "bytes of a constant", value, limit });
+        return Err(Problem::Limit {
+            what: "bytes of a constant",
+            value,
+            limit,
+        });
     }
     let mut out = vec![0u8; need];
     let bits = dtype.bits();

@@ -22,7 +22,7 @@ pub(crate) use reduce::{Reduce, ReduceKind, Softmax};
 pub(crate) use reference::Reference;
 use russet_kernels::threads::Pool;
 pub(crate) use sort::Sort;
-pub(crate) use weights::{Dequantize, Weights};
+pub(crate) use weights::{Dequantize, Weights, aligned};
 
 use super::view::{Geometry, View};
 use crate::error::OpError;

@@ -16,8 +16,9 @@ use super::build::{Home, PlanError, unplannable};
 use super::kernels::{self, Kernel, Weights};
 use super::layout::Layout;
 use crate::error::OpError;
-use crate::graph::{Graph, Module, Node, Storage, ValueId};
+use crate::graph::{ConstantData, Graph, Module, Node, Storage, ValueId};
 use crate::infer::Facts;
+use crate::ops::constant::Constant;
 use crate::ops::{Known, Op};
 use crate::types::{DType, Dim, Type};
 
@@ -188,7 +189,7 @@ impl<'a> Lowering<'a> {
                     weights: Arc::new(Weights::blocks(&c.0)?),
                     transposed: false,
                 },
-                _ => Value::View(self.constant(node.outputs[0], c)),
+                _ => Value::View(self.constant(node.outputs[0], c)?),
             };
             self.values.insert(node.outputs[0], value);
             return Ok(());
@@ -199,7 +200,8 @@ impl<'a> Lowering<'a> {
         self.compute_node(node)
     }
 
-    fn constant(&self, id: ValueId, c: &crate::ops::constant::Constant) -> ViewDraft {
+    /// A constant as a view. Kernels read elements in place: bytes that lie askew in the file are copied first.
+    fn constant(&self, id: ValueId, c: &Constant) -> Lower<ViewDraft> {
         let shape = self
             .facts
             .tensor(id)
@@ -208,11 +210,20 @@ impl<'a> Lowering<'a> {
         if matches!(c.0.storage, Storage::Splat(_)) {
             layout.strides = vec![Dim::Const(0); shape.len()];
         }
-        ViewDraft {
+        let storage = match &c.0.storage {
+            Storage::Dense(bytes) => Storage::Dense(kernels::aligned(bytes)?),
+            Storage::Splat(bytes) => Storage::Splat(kernels::aligned(bytes)?),
+            blocks => blocks.clone(),
+        };
+        let data = ConstantData {
+            ty: c.0.ty.clone(),
+            storage,
+        };
+        Ok(ViewDraft {
             dtype: c.0.ty.dtype,
-            home: Home::Constant(c.0.clone()),
+            home: Home::Constant(Arc::new(data)),
             layout,
-        }
+        })
     }
 
     /// The inferred tensor type of a value.
@@ -310,7 +321,7 @@ impl<'a> Lowering<'a> {
                     .ok_or(OpError::Unknown("an operand"))?;
                 let (dtype, shape) = self.ty(id)?;
                 match self.facts.constant(id) {
-                    Some(c) => self.constant(id, &crate::ops::constant::Constant(c.clone())),
+                    Some(c) => self.constant(id, &Constant(c.clone()))?,
                     None => self.written(dtype, &shape, &known),
                 }
             }

@@ -72,11 +72,11 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Operands: tensor, update, begin, end, stride.
+    /// Operands: tensor, begin, end, stride, update.
     fn update(&mut self, index: usize, node: &Node) -> Lower<()> {
         let (id, result) = (node.inputs[0], node.outputs[0]);
         let base = self.view(id)?;
-        let mut update = self.view(node.inputs[1])?;
+        let mut update = self.view(node.inputs[4])?;
         let target = match base.home {
             Home::State(state) if self.ends_in_write(index, result, state) => {
                 if update.home == base.home {
@@ -87,7 +87,7 @@ impl Lowering<'_> {
             }
             _ => self.copied(&base),
         };
-        let bounds: Option<Vec<_>> = node.inputs[2..]
+        let bounds: Option<Vec<_>> = node.inputs[1..4]
             .iter()
             .map(|&id| self.contents(id).cloned())
             .collect();
@@ -106,7 +106,7 @@ impl Lowering<'_> {
                 self.emit("update", kernels::Copy, vec![update], vec![part]);
             }
             None => {
-                let bounds = self.views(&node.inputs[2..])?;
+                let bounds = self.views(&node.inputs[1..4])?;
                 let inputs = std::iter::once(update).chain(bounds).collect();
                 self.emit("update", kernels::SliceWrite, inputs, vec![target.clone()]);
             }

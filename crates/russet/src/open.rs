@@ -1,0 +1,436 @@
+//! Opening a model: a bundle directory, a bare `.aimodel`, or a GGUF file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use russet_formats::aimodel::{self, AimodelAsset};
+use russet_formats::checkpoint;
+use russet_formats::gguf::{self, Gguf};
+use russet_graph::exec::{Plan, PlanError, PlanOptions};
+use russet_graph::graph::Module;
+use russet_graph::verify::{Violation, verify};
+use russet_kernels::mem::{FileMap, SharedBytes};
+use russet_kernels::threads::Pool;
+use serde_json::Value;
+
+use crate::bundle::{BundleError, DirectorySource, LanguageBundle, LanguageConfig, Source};
+use crate::engine::{EngineError, EngineOptions, SequentialEngine, Token};
+use crate::sample::SamplingError;
+use crate::session::Chat;
+use crate::stop::{StopSources, stop_tokens};
+use crate::template::{ChatTemplate, Message, RenderOptions, TemplateError};
+use crate::tokenizer::{self, Tokenizer, TokenizerError};
+
+/// Anything that can go wrong between a path and an answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The bundle.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// A file that cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A model asset that is broken.
+    #[error("{path}: {source}")]
+    Asset {
+        /// The asset.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: aimodel::AssetError,
+    },
+    /// A GGUF file that is broken.
+    #[error("{path}: {source}")]
+    Gguf {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: gguf::GgufError,
+    },
+    /// A checkpoint that cannot become a graph.
+    #[error("{path}: {source}")]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: checkpoint::CheckpointError,
+    },
+    /// A graph that breaks a rule.
+    #[error("the program is inconsistent: {0}")]
+    Graph(#[from] Violation),
+    /// A function that cannot be planned.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The tokenizer.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The chat template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// A sampling number.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    /// Something the model lacks.
+    #[error("{0}")]
+    Missing(String),
+}
+
+/// How to open a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenOptions {
+    /// Threads; 0 for one a CPU.
+    pub threads: usize,
+    /// The most tokens to hold; the model's own limit by default, and never more than that.
+    pub max_context: Option<usize>,
+}
+
+/// Where a model came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelSource {
+    /// A bundle directory.
+    Bundle,
+    /// A bare model asset.
+    Asset,
+    /// A GGUF file.
+    Gguf,
+}
+
+/// A model ready to run: planned once, shared by all conversations over it.
+#[derive(Debug)]
+pub struct Model {
+    name: String,
+    source: ModelSource,
+    module: Arc<Module>,
+    plan: Arc<Plan>,
+    pool: Arc<Pool>,
+    engine: EngineOptions,
+    tokenizer: Option<Tokenizer>,
+    template: Option<ChatTemplate>,
+    stops: Vec<Token>,
+    bos: Option<Token>,
+}
+
+impl Model {
+    /// Opens whatever is at a path.
+    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, Error> {
+        let path = path.as_ref();
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("gguf") => Self::open_gguf(path, options),
+            Some("aimodel") => Self::open_asset(path, options),
+            _ => Self::open_bundle(path, options),
+        }
+    }
+
+    fn open_bundle(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
+        let source = DirectorySource::new(path);
+        let bundle = LanguageBundle::read(&source)?;
+        let module = read_aimodel(&path.join(&bundle.main))?;
+        let mut this = Self::plan(
+            module,
+            bundle.language.main_function(),
+            &bundle.model.name,
+            ModelSource::Bundle,
+            options,
+        )?;
+        this.limit(bundle.language.max_context_length, options);
+        this.chunks(&bundle.language);
+        this.read_tokenizer(&source, &bundle.language.eos_token_ids)?;
+        if this.tokenizer.is_none() && !bundle.language.embedded_tokenizer {
+            return Err(Error::Missing(format!(
+                "{}: the tokenizer is not in the bundle; put the tokenizer.json of {} into its tokenizer/ directory",
+                path.display(),
+                bundle.language.tokenizer
+            )));
+        }
+        Ok(this)
+    }
+
+    fn open_asset(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
+        let name = path
+            .file_stem()
+            .map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+        let mut this = Self::plan(
+            read_aimodel(path)?,
+            "main",
+            &name,
+            ModelSource::Asset,
+            options,
+        )?;
+        this.limit(4096, options);
+        // An asset inside a bundle's directory has the bundle's tokenizer beside it.
+        if let Some(parent) = path.parent() {
+            this.read_tokenizer(&DirectorySource::new(parent), &[])?;
+        }
+        Ok(this)
+    }
+
+    fn open_gguf(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
+        let file = read_gguf(path)?;
+        let context = checkpoint::Options {
+            context: options.max_context,
+        };
+        let model = checkpoint::from_gguf(&file, context).map_err(|source| Error::Checkpoint {
+            path: path.into(),
+            source,
+        })?;
+        let name = path
+            .file_stem()
+            .map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+        let mut this = Self::plan(model.module, "main", &name, ModelSource::Gguf, options)?;
+        this.limit(model.config.context, options);
+        let vocabulary = file.tokenizer().map_err(|source| Error::Gguf {
+            path: path.into(),
+            source,
+        })?;
+        if let Some(vocabulary) = vocabulary {
+            let tokenizer = tokenizer::from_gguf(&vocabulary)?;
+            let ids: Vec<u32> = [vocabulary.eos, vocabulary.eot, vocabulary.eom]
+                .into_iter()
+                .flatten()
+                .collect();
+            this.stops = stop_tokens(
+                &tokenizer,
+                StopSources {
+                    ids: &ids,
+                    ..StopSources::default()
+                },
+            );
+            this.bos = vocabulary.bos.filter(|_| vocabulary.add_bos == Some(true));
+            this.template = vocabulary.chat_template.as_deref().map(ChatTemplate::new);
+            for (name, id) in [("bos_token", vocabulary.bos), ("eos_token", vocabulary.eos)] {
+                let text = id.and_then(|id| tokenizer.token(id));
+                if let (Some(template), Some(text)) = (&mut this.template, text) {
+                    template.set_token(name, text);
+                }
+            }
+            this.tokenizer = Some(tokenizer);
+        }
+        Ok(this)
+    }
+
+    fn plan(
+        module: Module,
+        function: &str,
+        name: &str,
+        source: ModelSource,
+        options: &OpenOptions,
+    ) -> Result<Self, Error> {
+        verify(&module)?;
+        let plan = Plan::build(&module, function, &PlanOptions::default())?;
+        Ok(Self {
+            name: name.into(),
+            source,
+            module: Arc::new(module),
+            plan: Arc::new(plan),
+            pool: Arc::new(Pool::new(options.threads)),
+            engine: EngineOptions::new(4096),
+            tokenizer: None,
+            template: None,
+            stops: Vec::new(),
+            bos: None,
+        })
+    }
+
+    /// The context length: what the model says, what the caller wants, what static caches hold.
+    fn limit(&mut self, model: usize, options: &OpenOptions) {
+        let caches = self
+            .plan
+            .states()
+            .iter()
+            .filter(|s| s.ty.rank() == 5 && s.name.to_ascii_lowercase().contains("cache"));
+        let held = caches
+            .filter_map(|s| s.ty.shape[3].as_const())
+            .filter_map(|n| usize::try_from(n).ok())
+            .min();
+        let wanted = options.max_context.unwrap_or(model);
+        self.engine.max_context = wanted.min(model).min(held.unwrap_or(usize::MAX));
+    }
+
+    fn chunks(&mut self, language: &LanguageConfig) {
+        if let Some(size) = language.prefill_chunk_size {
+            self.engine.chunk = size;
+            self.engine.chunk_threshold = 2 * size;
+        }
+        if let Some(threshold) = language.prefill_chunk_threshold {
+            self.engine.chunk_threshold = threshold;
+        }
+    }
+
+    /// Tokenizer, template and stop tokens from `tokenizer/`; nothing where it is not there.
+    fn read_tokenizer(&mut self, source: &DirectorySource, ids: &[u32]) -> Result<(), Error> {
+        let Some(bytes) = optional(source, "tokenizer/tokenizer.json")? else {
+            return Ok(());
+        };
+        let tokenizer = Tokenizer::from_json(&bytes)?;
+        let config = optional_json(source, "tokenizer/tokenizer_config.json")?;
+        let generation = optional_json(source, "tokenizer/generation_config.json")?;
+        self.template = ChatTemplate::read(source, "tokenizer", config.as_ref())?;
+        let sources = StopSources {
+            tokenizer_config: config.as_ref(),
+            generation_config: generation.as_ref(),
+            ids,
+        };
+        self.stops = stop_tokens(&tokenizer, sources);
+        self.tokenizer = Some(tokenizer);
+        Ok(())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it came from.
+    pub fn source(&self) -> ModelSource {
+        self.source
+    }
+
+    /// The program.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// The plan of the function that runs.
+    pub fn function(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The most tokens it holds.
+    pub fn max_context(&self) -> usize {
+        self.engine.max_context
+    }
+
+    /// The tokenizer; an error where the model has none.
+    pub fn tokenizer(&self) -> Result<&Tokenizer, Error> {
+        self.tokenizer.as_ref().ok_or_else(|| {
+            Error::Missing(format!(
+                "{}: there is no tokenizer beside the model",
+                self.name
+            ))
+        })
+    }
+
+    /// The chat template, where there is one.
+    pub fn template(&self) -> Option<&ChatTemplate> {
+        self.template.as_ref()
+    }
+
+    /// Tokens that end a turn.
+    pub fn stop_tokens(&self) -> &[Token] {
+        &self.stops
+    }
+
+    /// The tokens of a conversation, by the chat template. Without one, the messages' texts joined by line breaks.
+    pub fn prompt(
+        &self,
+        messages: &[Message],
+        options: &RenderOptions,
+    ) -> Result<Vec<Token>, Error> {
+        match &self.template {
+            Some(template) => Ok(self
+                .tokenizer()?
+                .encode(&template.render(messages, options)?, false)?),
+            None => {
+                let texts: Vec<&str> = messages.iter().map(|m| m.content.as_str()).collect();
+                self.plain_prompt(&texts.join("\n"))
+            }
+        }
+    }
+
+    /// The tokens of a text as it stands, with the tokens the tokenizer puts around a text.
+    pub fn plain_prompt(&self, text: &str) -> Result<Vec<Token>, Error> {
+        let mut tokens = self.tokenizer()?.encode(text, true)?;
+        if let Some(bos) = self.bos.filter(|b| tokens.first() != Some(b)) {
+            tokens.insert(0, bos);
+        }
+        Ok(tokens)
+    }
+
+    /// A new engine with empty caches.
+    pub fn engine(&self) -> Result<SequentialEngine, Error> {
+        Ok(SequentialEngine::new(
+            self.plan.clone(),
+            self.pool.clone(),
+            self.engine.clone(),
+        )?)
+    }
+
+    /// A new conversation.
+    pub fn chat(&self) -> Result<Chat<'_>, Error> {
+        Ok(Chat::new(self, self.engine()?))
+    }
+}
+
+fn map(path: &Path) -> Result<SharedBytes, Error> {
+    let map = FileMap::open(path).map_err(|source| Error::Io {
+        path: path.into(),
+        source,
+    })?;
+    Ok(SharedBytes::from_map(map))
+}
+
+/// Reads a model asset: the program is mapped, weights are not touched.
+pub fn read_asset(path: &Path) -> Result<AimodelAsset, Error> {
+    let program = map(&path.join(aimodel::PROGRAM))?;
+    let source = DirectorySource::new(path);
+    let metadata = optional(&source, aimodel::METADATA)?;
+    let text = metadata.as_deref().map(String::from_utf8_lossy);
+    let hash = optional(&source, aimodel::HASH)?;
+    AimodelAsset::open(program, text.as_deref(), hash.as_deref()).map_err(|source| Error::Asset {
+        path: path.into(),
+        source,
+    })
+}
+
+/// Reads a GGUF file: the file is mapped, weights are not touched.
+pub fn read_gguf(path: &Path) -> Result<Gguf, Error> {
+    Gguf::read(map(path)?).map_err(|source| Error::Gguf {
+        path: path.into(),
+        source,
+    })
+}
+
+fn read_aimodel(path: &Path) -> Result<Module, Error> {
+    read_asset(path)?.module().map_err(|source| Error::Asset {
+        path: path.into(),
+        source,
+    })
+}
+
+fn optional(source: &DirectorySource, name: &str) -> Result<Option<Vec<u8>>, Error> {
+    match source.read(name) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::Io {
+            path: source.location().join(name),
+            source: e,
+        }),
+    }
+}
+
+fn optional_json(source: &DirectorySource, name: &str) -> Result<Option<Value>, Error> {
+    let Some(bytes) = optional(source, name)? else {
+        return Ok(None);
+    };
+    let value = serde_json::from_slice(&bytes);
+    value.map(Some).map_err(|e| {
+        BundleError::Malformed {
+            file: name.into(),
+            reason: e.to_string(),
+        }
+        .into()
+    })
+}

@@ -1,0 +1,156 @@
+//! A conversation: messages, the engine that holds them, and answers.
+
+use std::time::{Duration, Instant};
+
+use crate::engine::{self, SequentialEngine, Token};
+use crate::generate::{GenerateOptions, Generated, StopReason, generate};
+use crate::open::{Error, Model};
+use crate::template::{Message, RenderOptions};
+
+/// An answer with what it cost.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Reply {
+    /// Its text.
+    pub text: String,
+    /// Its tokens.
+    pub tokens: Vec<Token>,
+    /// Why it ended.
+    pub reason: StopReason,
+    /// Tokens of the rendered conversation before the answer.
+    pub prompt_tokens: usize,
+    /// How many of those were still held from before.
+    pub reused_tokens: usize,
+    /// Time until the prompt was processed.
+    pub prefill: Duration,
+    /// Time for the answer itself.
+    pub decode: Duration,
+}
+
+impl Reply {
+    /// Tokens of the prompt processed in a second.
+    pub fn prefill_rate(&self) -> f64 {
+        rate(self.prompt_tokens - self.reused_tokens, self.prefill)
+    }
+
+    /// Tokens generated in a second.
+    pub fn decode_rate(&self) -> f64 {
+        rate(self.tokens.len(), self.decode)
+    }
+}
+
+fn rate(tokens: usize, time: Duration) -> f64 {
+    if time.is_zero() {
+        0.0
+    } else {
+        tokens as f64 / time.as_secs_f64()
+    }
+}
+
+/// One conversation over a model, with caches of its own.
+#[derive(Debug)]
+pub struct Chat<'a> {
+    model: &'a Model,
+    engine: SequentialEngine,
+    messages: Vec<Message>,
+    cancelled: std::sync::Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl<'a> Chat<'a> {
+    pub(crate) fn new(model: &'a Model, engine: SequentialEngine) -> Self {
+        Self {
+            model,
+            engine,
+            messages: Vec::new(),
+            cancelled: std::sync::Arc::default(),
+        }
+    }
+
+    /// The messages so far.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Sets the system message, replacing one that is there.
+    pub fn set_system(&mut self, text: impl Into<String>) {
+        self.messages.retain(|m| m.role != "system");
+        self.messages.insert(0, Message::new("system", text));
+    }
+
+    /// Forgets the conversation, the system message included.
+    pub fn clear(&mut self) {
+        self.messages.clear();
+    }
+
+    /// Set to `true` from another thread or a signal handler to end the answer at the next step; `send` resets it.
+    pub fn cancel_flag(&self) -> std::sync::Arc<std::sync::atomic::AtomicBool> {
+        self.cancelled.clone()
+    }
+
+    /// Says something and waits for the answer, which is handed to `on_text` as it is made. On an error the conversation is as
+    /// before.
+    pub fn send(
+        &mut self,
+        text: &str,
+        options: &GenerateOptions,
+        on_text: &mut dyn FnMut(&str),
+    ) -> Result<Reply, Error> {
+        self.messages.push(Message::new("user", text));
+        let render = RenderOptions {
+            add_generation_prompt: true,
+            ..RenderOptions::default()
+        };
+        let reply = self
+            .model
+            .prompt(&self.messages, &render)
+            .and_then(|prompt| self.answer(&prompt, options, on_text));
+        match &reply {
+            Ok(reply) => self
+                .messages
+                .push(Message::new("assistant", reply.text.clone())),
+            Err(_) => {
+                self.messages.pop();
+            }
+        }
+        reply
+    }
+
+    /// Continues raw tokens, without template or history.
+    pub fn answer(
+        &mut self,
+        prompt: &[Token],
+        options: &GenerateOptions,
+        on_text: &mut dyn FnMut(&str),
+    ) -> Result<Reply, Error> {
+        use std::sync::atomic::Ordering::Relaxed;
+        options.sampling.check()?;
+        self.cancelled.store(false, Relaxed);
+        let flag = self.cancelled.clone();
+        let cancelled = move || flag.load(Relaxed);
+        let start = Instant::now();
+        let reused_tokens = engine::resume(&mut self.engine, prompt, &cancelled)?;
+        let prefill = start.elapsed();
+        let start = Instant::now();
+        let Generated {
+            tokens,
+            text,
+            reason,
+        } = generate(
+            &mut self.engine,
+            self.model.tokenizer()?,
+            self.model.stop_tokens(),
+            options,
+            on_text,
+            &cancelled,
+        )?;
+        Ok(Reply {
+            text,
+            tokens,
+            reason,
+            prompt_tokens: prompt.len(),
+            reused_tokens,
+            prefill,
+            decode: start.elapsed(),
+        })
+    }
+}
