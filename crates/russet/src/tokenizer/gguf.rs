@@ -6,6 +6,8 @@
 
 use russet_formats::gguf::{GgufTokenizer, TokenKind};
 use serde_json::{Map, Value, json};
+use tokenizers::AddedToken;
+use tokenizers::models::bpe::{BPE, Vocab};
 
 use super::{Tokenizer, TokenizerError};
 
@@ -86,43 +88,60 @@ pub fn from_gguf(gguf: &GgufTokenizer) -> Result<Tokenizer, TokenizerError> {
             known()
         ))
     })?;
-    let kinds = gguf.tokens.iter().zip(&gguf.token_types).zip(0u32..);
-    let added: Vec<Value> = kinds
-        .filter_map(|((text, kind), id)| added_token(text, *kind, id))
-        .collect();
     let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
-    let file = json!({
+    let cuts: Vec<Value> = pre
+        .cuts
+        .iter()
+        .map(|c| cut(c))
+        .chain([bytes.clone()])
+        .collect();
+    let around_it = json!({
         "version": "1.0",
-        "added_tokens": added,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre.cuts.iter().map(|c| cut(c)).chain([bytes.clone()]).collect::<Vec<_>>()},
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": cuts},
         "post_processor": around(gguf, pre),
         "decoder": bytes,
-        "model": model(gguf, pre),
+        "model": {"type": "BPE", "vocab": {}, "merges": []},
     });
-    let bytes = serde_json::to_vec(&file).map_err(|e| fail(e.to_string()))?;
-    Tokenizer::from_json(&bytes).map_err(|e| fail(e.to_string()))
+    let fail = |e: tokenizers::Error| TokenizerError::Checkpoint(e.to_string());
+    let mut inner: tokenizers::Tokenizer = around_it.to_string().parse().map_err(fail)?;
+    // The vocabulary goes in as it is: by way of JSON it would take several times as long.
+    inner.with_model(model(gguf, pre).map_err(fail)?);
+    let kinds = gguf.tokens.iter().zip(&gguf.token_types);
+    let added: Vec<AddedToken> = kinds
+        .filter_map(|(text, kind)| added_token(text, *kind))
+        .collect();
+    inner.add_tokens(&added);
+    Ok(Tokenizer::wrap(inner))
 }
 
 fn cut(expression: &str) -> Value {
     json!({"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": false})
 }
 
-fn model(gguf: &GgufTokenizer, pre: &Pre) -> Value {
-    let vocab: Map<String, Value> = gguf
+fn model(gguf: &GgufTokenizer, pre: &Pre) -> Result<BPE, tokenizers::Error> {
+    let vocab: Vocab = gguf
         .tokens
         .iter()
         .zip(0u32..)
-        .map(|(t, id)| (t.to_string(), id.into()))
+        .map(|(t, id)| (t.to_string(), id))
         .collect();
-    let merges: Vec<[&str; 2]> = gguf.merges.iter().map(|(a, b)| [&**a, &**b]).collect();
-    json!({"type": "BPE", "fuse_unk": false, "byte_fallback": false, "ignore_merges": pre.llama3, "vocab": vocab, "merges": merges})
+    let merges = gguf
+        .merges
+        .iter()
+        .map(|(a, b)| (a.to_string(), b.to_string()))
+        .collect();
+    BPE::builder()
+        .vocab_and_merges(vocab, merges)
+        .ignore_merges(pre.llama3)
+        .build()
 }
 
-fn added_token(text: &str, kind: TokenKind, id: u32) -> Option<Value> {
+/// The token, where it is matched whole in text.
+fn added_token(text: &str, kind: TokenKind) -> Option<AddedToken> {
     let special = matches!(kind, TokenKind::Control | TokenKind::Unknown);
-    (special || kind == TokenKind::UserDefined).then(|| {
-        json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": special})
-    })
+    let added = special || kind == TokenKind::UserDefined;
+    added.then(|| AddedToken::from(text, special).normalized(false))
 }
 
 /// The tokens around a text: `bos` and `eos` where the file wants them.

@@ -63,6 +63,8 @@ fn a_checkpoints_vocabulary_becomes_a_tokenizer() {
     let t = from_gguf(&gguf).unwrap();
     // Digits stand alone before merging, so "12" is never one token.
     assert_eq!(t.encode("ab12<|end|>", false).unwrap(), [2, 3, 4, 6]);
+    assert!(t.is_special(6) && !t.is_special(2));
+    assert_eq!(t.decode(&[2, 6], true).unwrap(), "ab");
     let other = GgufTokenizer {
         pre: Some(Arc::from("martian")),
         ..gguf.clone()
