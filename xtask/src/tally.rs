@@ -17,9 +17,9 @@ impl Tally {
     /// Counts a case.
     pub(crate) fn count(&mut self, passed: bool) {
         if passed {
-            self.passed += 1
+            self.passed += 1;
         } else {
-            self.failed += 1
+            self.failed += 1;
         }
     }
 

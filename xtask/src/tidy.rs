@@ -120,10 +120,7 @@ fn functions(text: &str) -> Vec<(String, usize)> {
         let length = if one_line {
             1
         } else {
-            lines[i..]
-                .iter()
-                .position(|l| is_end(l))
-                .map_or(1, |n| n + 1)
+            lines[i..].iter().position(is_end).map_or(1, |n| n + 1)
         };
         found.push((name.to_owned(), length));
     }

