@@ -144,6 +144,8 @@ mod tests {
         assert_eq!((far.rows, far.other, far.wrong), (2, 2, 0));
         far.row(&[2.0, 2.1, 0.0], &[2.3, 2.0, 0.0]);
         assert_eq!((far.other, far.wrong), (3, 0));
+        far.row(&[0.94, 0.95, 0.0], &[1.0, 0.9, 0.0]);
+        assert_eq!((far.other, far.wrong), (4, 1));
         assert!(!far.within(Tolerance::of("float16").unwrap()));
     }
 
