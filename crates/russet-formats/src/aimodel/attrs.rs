@@ -351,8 +351,9 @@ impl AttrRecord {
             | Self::ParameterDecl { ty, .. }
             | Self::ParameterBind { ty, .. }
             | Self::ParameterConstant { ty, .. }
-            | Self::Debug(DebugAttr::Subprogram { ty, .. } | DebugAttr::LocalVariable { ty, .. }) => {
-                visit(*ty)
+            | Self::Debug(DebugAttr::Subprogram { ty, .. } | DebugAttr::LocalVariable { ty, .. }) =>
+            {
+                visit(*ty);
             }
             _ => {}
         }
@@ -456,7 +457,7 @@ impl DebugAttr {
             | Self::Metadata { value: a, .. }
             | Self::OpaqueLocation(a) => visit(*a),
             Self::CompileUnit { file, files, .. } => {
-                std::iter::once(file).chain(files).for_each(|a| visit(*a))
+                std::iter::once(file).chain(files).for_each(|a| visit(*a));
             }
             Self::Subprogram { unit, file, .. } => [unit, file].into_iter().for_each(|a| visit(*a)),
             Self::LocalVariable { place, .. } => place.iter().for_each(|a| visit(*a)),

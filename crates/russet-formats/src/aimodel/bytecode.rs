@@ -292,12 +292,12 @@ fn version(mut c: Cursor<'_>) -> Result<u64> {
     Ok(version)
 }
 
+/// Where records lie.
+type Places = Vec<Range<usize>>;
+
 /// The offset section: the number of attributes and types, then their sizes grouped by dialect. The records themselves lie
 /// one behind the other in `content`.
-fn records(
-    c: &mut Cursor<'_>,
-    content: Range<usize>,
-) -> Result<(Vec<Range<usize>>, Vec<Range<usize>>)> {
+fn records(c: &mut Cursor<'_>, content: Range<usize>) -> Result<(Places, Places)> {
     let attrs = c.count("the attributes", 1)?;
     let types = c.count("the types", 1)?;
     let mut at = content.start;

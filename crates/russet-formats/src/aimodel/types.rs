@@ -220,10 +220,10 @@ impl TypeRecord {
             | Self::Handle(ty)
             | Self::Parameter { ty, .. }
             | Self::Debug(DebugType::Unresolved(ty) | DebugType::Derived { base: ty, .. }) => {
-                visit(*ty)
+                visit(*ty);
             }
             Self::Function { inputs, results } => {
-                inputs.iter().chain(results).for_each(|t| visit(*t))
+                inputs.iter().chain(results).for_each(|t| visit(*t));
             }
             Self::Debug(DebugType::Composite { base, .. }) => base.iter().for_each(|t| visit(*t)),
             _ => {}

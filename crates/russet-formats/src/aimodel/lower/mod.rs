@@ -317,10 +317,10 @@ impl Lowering<'_> {
 
     fn attributes(&mut self, op: &RawOp, rule: &Rule, results: &[Type]) -> Result<Attributes> {
         let mut out = Vec::new();
-        if rule.take == Take::ResultType {
-            if let Some(ty) = results.first() {
-                out.push(("to".into(), Attr::Type(ty.clone())));
-            }
+        if rule.take == Take::ResultType
+            && let Some(ty) = results.first()
+        {
+            out.push(("to".into(), Attr::Type(ty.clone())));
         }
         for (property, name) in rule.attributes {
             let id = self.raw.property(self.file, op, property)?;
