@@ -135,9 +135,9 @@ pub(crate) fn write_dict(f: &mut impl fmt::Write, dict: &[(Arc<str>, Attr)]) -> 
             f.write_str(", ")?;
         }
         if is_word(name) {
-            f.write_str(name)?
+            f.write_str(name)?;
         } else {
-            f.write_str(&quoted(name))?
+            f.write_str(&quoted(name))?;
         }
         if *value != Attr::Unit {
             write!(f, " = {value}")?;

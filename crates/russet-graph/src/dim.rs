@@ -203,13 +203,15 @@ impl Dim {
 
     /// Quotient rounded towards minus infinity. Exact when the divisor is a constant that divides every factor.
     pub fn div(&self, other: &Self) -> Self {
-        if let (Some(d), Some((c, terms))) = (other.as_const(), self.parts()) {
-            if d > 0 && c % d == 0 && terms.iter().all(|(_, f)| f % d == 0) {
-                return Self::sum(
-                    c / d,
-                    terms.iter().map(|(a, f)| (a.clone(), f / d)).collect(),
-                );
-            }
+        if let (Some(d), Some((c, terms))) = (other.as_const(), self.parts())
+            && d > 0
+            && c % d == 0
+            && terms.iter().all(|(_, f)| f % d == 0)
+        {
+            return Self::sum(
+                c / d,
+                terms.iter().map(|(a, f)| (a.clone(), f / d)).collect(),
+            );
         }
         if self == other && !self.is_unknown() {
             return Self::Const(1);
@@ -243,10 +245,12 @@ impl Dim {
 
     /// Remainder with the sign of the divisor.
     pub fn rem(&self, other: &Self) -> Self {
-        if let (Some(d), Some((c, terms))) = (other.as_const(), self.parts()) {
-            if d > 0 && c % d == 0 && terms.iter().all(|(_, f)| f % d == 0) {
-                return Self::Const(0);
-            }
+        if let (Some(d), Some((c, terms))) = (other.as_const(), self.parts())
+            && d > 0
+            && c % d == 0
+            && terms.iter().all(|(_, f)| f % d == 0)
+        {
+            return Self::Const(0);
         }
         Self::term(Term::Mod, self, other)
     }

@@ -262,11 +262,7 @@ impl ConstantData {
                         "rows of {row} elements are not whole blocks of {format:?}"
                     ));
                 };
-                if row == 0 {
-                    0
-                } else {
-                    (len / row).checked_mul(bytes)?
-                }
+                len.checked_div(row).unwrap_or(0).checked_mul(bytes)?
             }
         };
         (have != need).then(|| format!("{} needs {need} bytes, there are {have}", self.ty))

@@ -6,6 +6,11 @@
 //!
 //! This crate reads no files, knows no file format and contains no `unsafe`.
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::needless_range_loop,
+    clippy::type_complexity,
+    reason = "references walk several shapes by one axis, and tables pair functions with names"
+)]
 
 pub mod attr;
 mod dim;

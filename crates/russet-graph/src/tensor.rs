@@ -366,9 +366,9 @@ fn pack(data: &mut [u8], i: usize, bits: usize, raw: u64) {
         let at = i * bits + b;
         let bit = 1u8 << (at % 8);
         if raw >> b & 1 == 1 {
-            data[at / 8] |= bit
+            data[at / 8] |= bit;
         } else {
-            data[at / 8] &= !bit
+            data[at / 8] &= !bit;
         }
     }
 }

@@ -143,7 +143,7 @@ impl DType {
 
     /// Bytes of one element where elements are whole bytes.
     pub const fn size(self) -> Option<usize> {
-        if self.bits() % 8 == 0 {
+        if self.bits().is_multiple_of(8) {
             Some(self.bits() / 8)
         } else {
             None
@@ -217,9 +217,9 @@ impl fmt::Display for TensorType {
         f.write_str("tensor<")?;
         for d in &self.shape {
             if d.is_atom() {
-                write!(f, "{d}x")?
+                write!(f, "{d}x")?;
             } else {
-                write!(f, "[{d}]x")?
+                write!(f, "[{d}]x")?;
             }
         }
         write!(f, "{}", self.dtype)?;

@@ -90,7 +90,7 @@ impl Builder {
     pub(super) fn named(
         &mut self,
         name: &'static str,
-        attributes: Attributes,
+        attributes: &Attributes,
         inputs: &[ValueId],
     ) -> Result<ValueId> {
         let failed = |error| CheckpointError::Op {
@@ -98,7 +98,7 @@ impl Builder {
             error,
         };
         let row = OpInfo::find(name).ok_or_else(|| failed(OpError::Unknown("the operation")))?;
-        let op = (row.parse)(&attributes).map_err(failed)?;
+        let op = (row.parse)(attributes).map_err(failed)?;
         self.op(op, inputs)
     }
 

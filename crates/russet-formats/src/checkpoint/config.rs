@@ -198,7 +198,7 @@ fn vocab(file: &Gguf, keys: &Keys<'_>) -> Result<usize> {
     let rows = tensor.shape().next().unwrap_or(0);
     let fits = usize::try_from(rows)
         .ok()
-        .filter(|_| rows >= 1 && rows <= LARGEST);
+        .filter(|_| (1..=LARGEST).contains(&rows));
     let rows = fits.ok_or_else(|| tensor.error(Problem::Value(format!("has {rows} rows"))))?;
     match keys.optional("vocab_size")? {
         Some(said) if said != rows => Err(keys

@@ -164,7 +164,7 @@ impl<'a> Decoder<'a> {
         ];
         self.b.named(
             "rms_norm",
-            attributes(&["input", "scale"], &values),
+            &attributes(&["input", "scale"], &values),
             &[x, scale],
         )
     }
@@ -214,9 +214,9 @@ impl<'a> Decoder<'a> {
             ("window_size", Attr::Int(0)),
         ];
         let roles = attributes(&["query", "key", "value"], &values);
-        let attended = self
-            .b
-            .named("scaled_dot_product_attention", roles, &[query, key, value])?;
+        let attended =
+            self.b
+                .named("scaled_dot_product_attention", &roles, &[query, key, value])?;
         let joined = self.join(attended, wide)?;
         self.project(layer, LayerPart::AttentionOut, joined, [hidden, wide])
     }
@@ -262,7 +262,7 @@ impl<'a> Decoder<'a> {
         // Bundles call the positions `cos`.
         self.b.named(
             "rope",
-            attributes(&["input", "position_ids"], &values),
+            &attributes(&["input", "position_ids"], &values),
             &[x, self.lengths.positions],
         )
     }

@@ -46,7 +46,7 @@ fn shapes() -> Vec<(String, Vec<u64>)> {
     ];
     for layer in 0..LAYERS {
         let mut add = |name: &str, shape: &[u64]| {
-            all.push((format!("blk.{layer}.{name}.weight"), shape.to_vec()))
+            all.push((format!("blk.{layer}.{name}.weight"), shape.to_vec()));
         };
         add("attn_norm", &[h]);
         add("attn_q", &[h, h]);

@@ -312,9 +312,9 @@ fn every_flip_is_read_or_refused() {
             let mut bytes = whole.clone();
             bytes[at] ^= 1 << bit;
             if explore(bytes).is_ok() {
-                read += 1
+                read += 1;
             } else {
-                refused += 1
+                refused += 1;
             }
         }
     }

@@ -50,7 +50,7 @@ impl Rope {
     /// Pairs of a row of `width` elements.
     pub fn pairs(&self, width: usize) -> Result<usize, OpError> {
         let dims = self.dims.filter(|d| *d < width).unwrap_or(width);
-        if dims < 2 || dims % 2 != 0 {
+        if dims < 2 || !dims.is_multiple_of(2) {
             let value = dims as i64;
             return Err(OpError::Range {
                 what: "the elements to turn",

@@ -136,7 +136,7 @@ fn store<T: Copy>(
 /// Channels of a convolution by group: how many groups, and how many of `channels` in each.
 fn grouped(groups: &Tensor, channels: usize) -> Result<(usize, usize), OpError> {
     let groups = numbers(groups, 1, "the number of groups", 1)?[0];
-    if channels % groups != 0 {
+    if !channels.is_multiple_of(groups) {
         return Err(OpError::shapes(
             "channels split evenly into groups",
             &[&[channels], &[groups]],

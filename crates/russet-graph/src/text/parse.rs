@@ -311,7 +311,7 @@ impl<'a> Parser<'a> {
 
     fn hex(&mut self) -> Parsed<Vec<u8>> {
         let text = self.digits(|c| c.is_ascii_hexdigit());
-        if text.len() % 2 != 0 {
+        if !text.len().is_multiple_of(2) {
             return self.fail("an even number of hexadecimal digits");
         }
         let pair = |c: &[u8]| u8::from_str_radix(std::str::from_utf8(c).unwrap_or(""), 16);

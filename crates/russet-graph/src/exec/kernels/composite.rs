@@ -147,7 +147,7 @@ fn rotate<T: Elem>(interleaved: bool, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpE
             (&x[h * head..(h + 1) * head], width),
             (cos, sin, pairs),
             out,
-        )
+        );
     };
     if out.len() >= PARALLEL {
         cx.pool.for_chunks_mut(out, head.max(1), &one);

@@ -71,7 +71,7 @@ impl Kernel for Matmul {
                 |row, values| {
                     store(dtype, values, &mut o[row * n * size..(row + 1) * n * size]);
                 },
-            )
+            );
         };
         if parallel && heads > 1 {
             cx.pool.for_chunks_mut(bytes, (m * n * size).max(1), &work);

@@ -59,7 +59,7 @@ impl Vector {
 
 /// The same bytes at an address that suits any element kind: shared where they already are, copied where not.
 pub(crate) fn aligned(bytes: &SharedBytes) -> Result<SharedBytes, OpError> {
-    if bytes.as_ptr().addr() % 8 == 0 {
+    if bytes.as_ptr().addr().is_multiple_of(8) {
         return Ok(bytes.clone());
     }
     let mut copy = AlignedBuf::with_len(bytes.len()).map_err(|_| OpError::TooLarge {
