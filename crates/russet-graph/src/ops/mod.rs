@@ -182,7 +182,7 @@ macro_rules! op_table {
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum Op {
-            $(#[doc = concat!("See [`", stringify!($module), "`].")] $name($module::$name),)*
+            $(#[doc = concat!("See [`", stringify!($module), "`](mod@", stringify!($module), ").")] $name($module::$name),)*
         }
 
         $(impl From<$module::$name> for Op {
