@@ -17,14 +17,13 @@
 //! | [`norm`], [`softmax`], [`elementwise`] | the rest of a layer |
 //!
 //! Panics mean that a caller broke a documented length; inputs from outside are checked before they get here.
-
-pub mod attention;
 #![allow(
     rustdoc::broken_intra_doc_links,
     rustdoc::private_intra_doc_links,
     reason = "brackets in the text are indices and shapes"
 )]
 
+pub mod attention;
 pub mod convert;
 pub mod elem;
 pub mod elementwise;
