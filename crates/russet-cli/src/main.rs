@@ -3,6 +3,10 @@
 //! Arguments ([`args`]), finding and downloading models ([`locate`], [`pull`]), Ctrl-C ([`interrupt`]), one file per command
 //! ([`commands`]). Answers go to standard output, everything else to standard error.
 #![forbid(unsafe_code)]
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "brackets in help texts are optional parts"
+)]
 
 mod args;
 mod commands;

@@ -3,7 +3,7 @@
 //! A token's text depends on its neighbours: byte-level tokens can end inside a character, and decoders strip or join where a
 //! text starts. So tokens are decoded together since the last boundary, a point where the text so far ended with a whole
 //! character, with one earlier token before them as context. A text that ends with U+FFFD is held back, because its character
-//! may still be completed; no more than [`LIMIT`] tokens ever are, so the cost of a text is linear in its length.
+//! may still be completed; no more than `LIMIT` tokens ever are, so the cost of a text is linear in its length.
 //!
 //! For byte-level tokenizers the pieces joined are exactly the text of all tokens, broken bytes included: UTF-8 decoding starts
 //! afresh at every boundary. A byte-fallback decoder (`<0x0A>`) spoils a whole run of byte tokens for one broken byte in it; here
