@@ -3,7 +3,7 @@
 //!
 //! The program is MLIR bytecode that holds one dialect, the versioned `aicode`; `docs/aimodel-format.md` describes it byte by
 //! byte. Reading goes in steps, each a module: [`bytecode`] finds the tables, [`records`] decodes attributes and types
-//! ([`attrs`], [`types`]), [`ir`] the operations, [`mod@lower`] turns those into a [`russet_graph::graph::Module`]. No step
+//! ([`attrs`], [`types`]), [`ir`] the operations, `lower` turns those into a [`russet_graph::graph::Module`]. No step
 //! touches the bytes of the weights: constants of the graph share the file.
 
 mod asset;
