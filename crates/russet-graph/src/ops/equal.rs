@@ -15,7 +15,7 @@ pub fn equal(x: Scalar, y: Scalar) -> Scalar {
 
 binary_op! {
     /// Whether both are equal, elementwise, of two tensors of one shape.
-    Equal, "equal", "whether both are equal", Align::Same, equal, fold, Some(DType::Bool), [F32, F16, I32, U8]
+    Equal, "equal", "whether both are equal", Align::Same, equal, fold, Some(DType::Bool), [F32, F16, I32, U8, Bool]
 }
 
 /// Compares two followed contents that are constants.

@@ -15,7 +15,7 @@ pub fn not_equal(x: Scalar, y: Scalar) -> Scalar {
 
 binary_op! {
     /// Whether both differ, elementwise, of two tensors of one shape.
-    NotEqual, "not_equal", "whether both differ", Align::Same, not_equal, fold, Some(DType::Bool), [F32, F16, I32, U8]
+    NotEqual, "not_equal", "whether both differ", Align::Same, not_equal, fold, Some(DType::Bool), [F32, F16, I32, U8, Bool]
 }
 
 /// Compares two followed contents that are constants.

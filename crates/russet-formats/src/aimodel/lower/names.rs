@@ -45,6 +45,7 @@ rules! {
     "argmax_v1" "argmax" Operands;
     "ax.copy_discarding_constraints_v1" "copy_discarding_constraints" Operands;
     "ax.copy_with_constraints_v1" "copy_with_constraints" Operands;
+    "asymmetric_quantization_statistics_v1" "asymmetric_quantization_statistics" Operands;
     "broadcasting_add_v1" "broadcasting_add" Operands;
     "broadcasting_batch_matmul_v1" "broadcasting_batch_matmul" Operands;
     "broadcasting_bitwise_and_v1" "broadcasting_bitwise_and" Operands;
@@ -143,6 +144,8 @@ rules! {
     "primitive.pow_v1" "pow" Operands;
     "primitive.range_v1" "range" Operands;
     "primitive.real_part_v1" "real_part" Operands;
+    "primitive.reduce_index_v1" "reduce_index" Blocks;
+    "primitive.reduce_v1" "reduce" Blocks;
     "primitive.reshape_v1" "reshape" Operands;
     "primitive.reshape_v2" "reshape" Operands;
     "primitive.reverse_v1" "reverse" Operands;
@@ -179,6 +182,7 @@ rules! {
     "silu_v1" "silu" Operands;
     "softmax_v1" "softmax" Operands;
     "sort_v1" "sort" Operands;
+    "symmetric_quantization_statistics_v1" "symmetric_quantization_statistics" Operands;
     "tile_v1" "tile" Operands;
     "tile_v2" "tile" Operands;
 }

@@ -8,6 +8,7 @@ use crate::exec::build::Home;
 use crate::exec::kernels::{self, Binary, ReduceKind, Unary, Weights};
 use crate::graph::{ConstantData, Node, ValueId};
 use crate::ops::Op;
+use crate::ops::scatter_along_axis::ScatterMode;
 use crate::ops::shape::axis;
 use crate::types::{DType, Dim};
 
@@ -67,7 +68,7 @@ impl Lowering<'_> {
                     views,
                 )
             }
-            Op::ScatterAlongAxis(_) => {
+            Op::ScatterAlongAxis(op) if op.mode == ScatterMode::Update => {
                 let (at, rank) = (self.axis_of(node, 3)?, self.ty(node.outputs[0])?.1.len());
                 let views = self.views(&node.inputs[..3])?;
                 self.emit_for(
