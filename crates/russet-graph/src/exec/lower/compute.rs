@@ -119,8 +119,8 @@ impl Lowering<'_> {
             ),
             Op::Not(_) => unary!(self, node, |x| truth(x == 0.0), |x| i64::from(x == 0)),
             Op::Gelu(op) => {
-                let op = *op;
-                unary!(self, node, move |x| op.apply(f64::from(x)) as f32)
+                let (op, dtype) = (*op, self.ty(node.inputs[0])?.0);
+                unary!(self, node, move |x| op.apply(dtype, f64::from(x)) as f32)
             }
             Op::Add(_) | Op::BroadcastingAdd(_) => {
                 binary!(self, node, |a, b| a + b, i64::wrapping_add)
