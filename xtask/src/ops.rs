@@ -131,13 +131,16 @@ impl Record {
     }
 }
 
-/// Repeats one call and gives the distance of its worst element, in parts of what is allowed.
+/// Repeats one call, by a plan and by the interpreter, and gives the distance of its worst element, in parts of what is allowed.
 fn replay(op: &str, asset: &Path) -> Result<f64, Failure> {
     let record = Record::read(op, &asset.with_extension("safetensors"))?;
     let module = russet::open_module(asset)?;
     let mut function = Function::new(Arc::new(module), "main", 1)?;
     let results = function.call(&record.inputs, &record.states)?;
-    compare(op, &record, &results)
+    let planned = compare(op, &record, &results)?;
+    let results = function.interpreted().call(&record.inputs, &record.states);
+    let interpreted = compare(op, &record, &results?).map_err(|e| format!("interpreted, {e}"))?;
+    Ok(planned.max(interpreted))
 }
 
 fn compare(op: &str, record: &Record, results: &Results) -> Result<f64, Failure> {

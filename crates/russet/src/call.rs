@@ -133,6 +133,15 @@ impl Function {
         })
     }
 
+    /// The same function by the interpreter: the meaning itself, to compare plans with.
+    pub fn interpreted(&self) -> Self {
+        Self {
+            module: self.module.clone(),
+            name: self.name.clone(),
+            plan: None,
+        }
+    }
+
     /// Whether it runs by a plan rather than by the interpreter.
     pub fn is_planned(&self) -> bool {
         self.plan.is_some()

@@ -56,7 +56,7 @@ impl Gelu {
             Approximate::None => r(r(0.5 * x) * r(erfc(-r(x * r(FRAC_1_SQRT_2))))),
             Approximate::Tanh => {
                 let scale = r(r(SQRT_2) * r(FRAC_2_SQRT_PI)) / 2.0;
-                let inner = r(x + r(r(0.044_715) * r(r(x * x) * x)));
+                let inner = r(x + r(r(r(r(0.044_715) * x) * x) * x));
                 r(r(0.5 * x) * r(1.0 + r(r(scale * inner).tanh())))
             }
             Approximate::Sigmoid => {
