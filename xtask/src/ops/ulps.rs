@@ -10,10 +10,11 @@ use russet_graph::tensor::{Scalar, Tensor};
 use russet_graph::types::DType;
 
 /// Operations that round many times on the way to an element.
-const MANY_STEPS: [&str; 18] = [
+const MANY_STEPS: [&str; 19] = [
     "batch_matmul",
     "blockwise_shift_scale",
     "broadcasting_batch_matmul",
+    "complex",
     "composite",
     "conv2d",
     "conv3d",

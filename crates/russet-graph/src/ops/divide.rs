@@ -1,5 +1,6 @@
 //! `divide`: quotient; integers truncate towards zero.
 
+use super::complex;
 use super::family::{Align, binary_op, by_class};
 use crate::tensor::Scalar;
 use crate::types::Dim;
@@ -8,8 +9,8 @@ use crate::types::Dim;
 pub fn divide(x: Scalar, y: Scalar) -> Scalar {
     match (x, y) {
         (Scalar::Complex(a, b), Scalar::Complex(c, d)) => {
-            let size = c * c + d * d;
-            Scalar::Complex((a * c + b * d) / size, (b * c - a * d) / size)
+            let (re, im) = complex::divide((a, b), (c, d));
+            Scalar::Complex(re, im)
         }
         _ => by_class(x, y, |x, y| x / y, |x, y| x.checked_div(y).unwrap_or(0)),
     }

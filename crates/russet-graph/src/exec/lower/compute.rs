@@ -10,7 +10,7 @@ use crate::graph::{ConstantData, Node, ValueId};
 use crate::ops::Op;
 use crate::ops::scatter_along_axis::ScatterMode;
 use crate::ops::shape::axis;
-use crate::types::{DType, Dim};
+use crate::types::{Class, DType, Dim};
 
 /// A unary step from the function of a float (and of an integer, identity by default).
 macro_rules! unary {
@@ -92,6 +92,7 @@ impl Lowering<'_> {
     fn plain_kinds(&self, node: &Node) -> bool {
         let plain = |dtype: DType| {
             dtype.size().is_some()
+                && dtype.class() != Class::Complex
                 && (!dtype.is_float() || matches!(dtype, DType::F32 | DType::F16 | DType::BF16))
         };
         let ids = node.inputs.iter().chain(&node.outputs);
@@ -340,7 +341,7 @@ impl Lowering<'_> {
     }
 
     /// Any operation, by its reference.
-    fn reference(&mut self, node: &Node) -> Lower<()> {
+    pub(super) fn reference(&mut self, node: &Node) -> Lower<()> {
         let mut values = node.inputs.clone();
         values.extend(captured(node));
         let inputs = self.views(&values)?;

@@ -45,6 +45,10 @@ impl Lowering<'_> {
             .iter()
             .map(|&id| self.contents(id).cloned())
             .collect();
+        if bounds.as_ref().is_some_and(|b| walks_back(&b[2])) {
+            self.reference(node)?;
+            return Ok(true);
+        }
         let x = self.view(node.inputs[0])?;
         let (_, shape) = self.ty(node.outputs[0])?;
         match bounds {
@@ -189,4 +193,9 @@ impl Lowering<'_> {
         self.set(id, out);
         Ok(())
     }
+}
+
+/// Whether a stride is negative: views go forward only.
+pub(super) fn walks_back(strides: &[Dim]) -> bool {
+    strides.iter().any(|s| s.as_const().is_some_and(|c| c < 0))
 }
