@@ -195,8 +195,10 @@ def control_flow() -> None:
     graph = ('coreai.graph private @twice(%a: tensor<3xf32> {coreai.name = "a"}) -> (tensor<3xf32> {coreai.name = "b"}) {\n'
              "%0 = coreai.add %a, %a : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>\ncoreai.output %0 : tensor<3xf32>\n}")
     p = Program({"x": normal(3)})
-    first = p.op("invoke", ["%x"], tensor(F32, 3), attrs="callee = @twice")
-    case("invoke", "twice", p, p.op("invoke", [first], tensor(F32, 3), attrs="callee = @twice"), extra=graph)
+    first, second = p.fresh(tensor(F32, 3)), p.fresh(tensor(F32, 3))
+    for result, operand in ((first, "%x"), (second, first)):
+        p.lines.append(f"{result} = coreai.invoke @twice({operand}) : (tensor<3xf32>) -> tensor<3xf32>")
+    case("invoke", "twice", p, second, extra=graph)
 
 
 def states() -> None:
@@ -291,8 +293,9 @@ def narrow_kinds() -> None:
             p = Program({"x": normal(1, 8)})
             codes = p.const(R.choice(np.array([0, 0.5, 1, -1.5, 3, -4, 6, 2], F32), size=(4, 8)), data)
             scaled = p.const(R.choice(np.array([0.5, 1, 2, 4], F32), size=(4, 2)), scale)
-            zeros, bias = p.const(np.zeros((4, 2), F32), data), p.const(np.zeros((4, 2), F32))
-            w = p.op("blockwise_shift_scale", [codes, scaled, zeros, bias], tensor(F32, 4, 8))
+            to = {"f16": F16, "bf16": BF16}.get(scale, F32)
+            zeros, bias = p.const(np.zeros((4, 2), F32), data), p.const(np.zeros((4, 2), F32), element(to))
+            w = p.op("cast", [p.op("blockwise_shift_scale", [codes, scaled, zeros, bias], tensor(to, 4, 8))], tensor(F32, 4, 8))
             case("blockwise_shift_scale", f"{data}_{scale}", p, p.op("decomposable.broadcasting_mul", [w, "%x"], tensor(F32, 4, 8)))
 
 

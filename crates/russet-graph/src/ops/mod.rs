@@ -353,6 +353,9 @@ op_table! {
     broadcast_shapes::BroadcastShapes;
     non_zero::NonZero;
     lut_to_dense::LutToDense;
+    build_sparse_with_bitmask::BuildSparseWithBitmask;
+    lut_to_sparse_with_bitmask::LutToSparseWithBitmask;
+    sparse_with_bitmask_to_dense::SparseWithBitmaskToDense;
     interpolate::Interpolate;
     interpolate_coordinates::InterpolateCoordinates;
     conv2d::Conv2d;

@@ -5,6 +5,10 @@
 pub(super) enum Take {
     /// Nothing more. A body spells the operation out by simpler ones and is left out.
     Operands,
+    /// Nothing more; the second operand is the mask of the result.
+    Sparse,
+    /// The mask of its first operand, as a further operand.
+    Mask,
     /// The element kind of the result, as attribute `to`.
     ResultType,
     /// Its regions, as blocks.
@@ -98,7 +102,7 @@ rules! {
     "primitive.broadcast_in_dims_v1" "broadcast_in_dims" Operands;
     "primitive.broadcast_shapes_v1" "broadcast_shapes" Operands;
     "primitive.broadcast_to_v1" "broadcast_to" Operands;
-    "primitive.build_sparse_with_bitmask_v1" "build_sparse_with_bitmask" Operands;
+    "primitive.build_sparse_with_bitmask_v1" "build_sparse_with_bitmask" Sparse;
     "primitive.cast_v1" "cast" ResultType;
     "primitive.concat_v1" "concat" Operands;
     "primitive.constant_v1" "constant" Constant;
@@ -130,7 +134,7 @@ rules! {
     "primitive.logical_or_v1" "or" Operands;
     "primitive.logical_xor_v1" "xor" Operands;
     "primitive.lut_to_dense_v1" "lut_to_dense" Operands;
-    "primitive.lut_to_sparse_with_bitmask_v1" "lut_to_sparse_with_bitmask" Operands;
+    "primitive.lut_to_sparse_with_bitmask_v1" "lut_to_sparse_with_bitmask" Mask;
     "primitive.max_pool_2d_v1" "max_pool_2d" Operands;
     "primitive.max_pool_3d_v1" "max_pool_3d" Operands;
     "primitive.maximum_v1" "maximum" Operands;

@@ -6,10 +6,12 @@ use super::{Lower, Lowering, Value, ViewDraft, captured};
 use crate::error::OpError;
 use crate::exec::build::Home;
 use crate::exec::kernels::{self, Binary, ReduceKind, Unary, Weights};
-use crate::graph::{ConstantData, Node, ValueId};
+use crate::graph::{ConstantData, Node, Storage, ValueId};
 use crate::ops::Op;
+use crate::ops::constant::Constant;
 use crate::ops::scatter_along_axis::ScatterMode;
 use crate::ops::shape::axis;
+use crate::tensor::Tensor;
 use crate::types::{Class, DType, Dim};
 
 /// A unary step from the function of a float (and of an integer, identity by default).
@@ -249,8 +251,22 @@ impl Lowering<'_> {
         )
     }
 
+    /// The constant a value is, in the file or by decompression.
     fn constant_of(&self, id: ValueId) -> Option<Arc<ConstantData>> {
-        self.facts.constant(id).cloned()
+        if let Some(constant) = self.facts.constant(id) {
+            return Some(constant.clone());
+        }
+        match self.values.get(&id) {
+            Some(Value::View(ViewDraft {
+                home: Home::Constant(c),
+                layout,
+                ..
+            })) if layout.is_contiguous() => {
+                let shape = c.ty.shape == layout.shape;
+                shape.then(|| c.clone())
+            }
+            _ => None,
+        }
     }
 
     fn blockwise(&mut self, node: &Node) -> Lower<()> {
@@ -340,8 +356,37 @@ impl Lowering<'_> {
         }
     }
 
+    /// Compressed weights that no kernel reads are spelled out once, here, rather than at every call.
+    fn decompressed(&mut self, node: &Node) -> Lower<bool> {
+        let compressed = matches!(
+            node.op,
+            Op::LutToDense(_)
+                | Op::BuildSparseWithBitmask(_)
+                | Op::LutToSparseWithBitmask(_)
+                | Op::SparseWithBitmaskToDense(_)
+        );
+        let constants = node.inputs.iter().map(|&id| self.constant_of(id));
+        let Some(inputs) = constants.collect::<Option<Vec<_>>>().filter(|_| compressed) else {
+            return Ok(false);
+        };
+        let inputs = inputs.iter().map(|c| Tensor::from_constant(c));
+        let results = node.op.reference(&inputs.collect::<Result<Vec<_>, _>>()?)?;
+        for (&id, result) in node.outputs.iter().zip(results) {
+            let data = ConstantData {
+                ty: result.ty(),
+                storage: Storage::Dense(result.bytes().clone()),
+            };
+            let view = self.constant(id, &Constant(Arc::new(data)))?;
+            self.set(id, view);
+        }
+        Ok(true)
+    }
+
     /// Any operation, by its reference.
     pub(super) fn reference(&mut self, node: &Node) -> Lower<()> {
+        if self.decompressed(node)? {
+            return Ok(());
+        }
         let mut values = node.inputs.clone();
         values.extend(captured(node));
         let inputs = self.views(&values)?;
