@@ -3,7 +3,6 @@
 //! A `slice_update` of a state's value that ends in a `write_handle` of the same state writes into the state itself. Whoever
 //! still needs the value from before gets a copy of it first.
 
-use super::views::walks_back;
 use super::{Lower, Lowering, Value, ViewDraft};
 use crate::error::OpError;
 use crate::exec::build::Home;
@@ -76,7 +75,7 @@ impl Lowering<'_> {
     /// Operands: tensor, begin, end, stride, update.
     fn update(&mut self, index: usize, node: &Node) -> Lower<()> {
         let (id, result) = (node.inputs[0], node.outputs[0]);
-        if self.contents(node.inputs[3]).is_some_and(|s| walks_back(s)) {
+        if self.may_walk_back(node.inputs[3]) {
             return self.reference(node);
         }
         let base = self.view(id)?;

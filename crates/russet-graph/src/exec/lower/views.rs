@@ -45,7 +45,7 @@ impl Lowering<'_> {
             .iter()
             .map(|&id| self.contents(id).cloned())
             .collect();
-        if bounds.as_ref().is_some_and(|b| walks_back(&b[2])) {
+        if self.may_walk_back(node.inputs[3]) {
             self.reference(node)?;
             return Ok(true);
         }
@@ -68,6 +68,14 @@ impl Lowering<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether strides may be negative: views and their kernels go forward only.
+    pub(super) fn may_walk_back(&self, strides: ValueId) -> bool {
+        let forward = |s: &Dim| s.as_const().is_none_or(|c| c > 0);
+        !self
+            .contents(strides)
+            .is_some_and(|known| known.iter().all(forward))
     }
 
     fn reshape(&mut self, node: &Node) -> Lower<bool> {
@@ -193,9 +201,4 @@ impl Lowering<'_> {
         self.set(id, out);
         Ok(())
     }
-}
-
-/// Whether a stride is negative: views go forward only.
-pub(super) fn walks_back(strides: &[Dim]) -> bool {
-    strides.iter().any(|s| s.as_const().is_some_and(|c| c < 0))
 }
