@@ -1,12 +1,13 @@
 //! Chores of this repository: `cargo xtask COMMAND`.
 //!
-//! `conformance lm` replays recorded conversations, `read` reads every asset below a folder, `tidy` checks what neither the
+//! `conformance lm` replays recorded conversations, `conformance ops` recorded calls of single operations, `read` reads every asset below a folder, `tidy` checks what neither the
 //! compiler nor clippy checks. Each prints a line per case and closes with `N passed, N failed`.
 #![forbid(unsafe_code)]
 
 mod answer;
 mod compare;
 mod lm;
+mod ops;
 mod read;
 mod record;
 mod tally;
@@ -52,6 +53,11 @@ enum Conformance {
         #[arg(long, default_value = "What is the capital of France?")]
         question: String,
     },
+    /// Repeat the call of every one-operation asset DIR/OP/CASE.aimodel that has a recording CASE.safetensors
+    Ops {
+        /// The suite
+        folder: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -64,6 +70,7 @@ fn main() -> ExitCode {
             record,
             question,
         }) => answer::replay(&bundle, &record, &question),
+        Command::Conformance(Conformance::Ops { folder }) => ops::replay_all(&folder),
         Command::Read { folder } => read::read_all(&folder),
         Command::Tidy => tidy::check_all(),
     };

@@ -30,6 +30,19 @@ MODEL is one of
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
+/// How tensors are named in files.
+const TENSORS: &str = "\
+Files are .safetensors, .npz or .npy; the extension says which. An input is called NAME (or in.NAME), a state
+before the call state.NAME; what is called out.… is passed over. The tensor of a .npy has no name: it is the
+only input, or the one that NAME= in front of the file says.
+A state that is not given starts as zeros. The result file holds the outputs, and every state after the call as
+state.NAME.
+
+Examples:
+  russet call model.aimodel --in image.npy --out logits.npy
+  russet call model.aimodel --function extend_512_8 --in call.safetensors --out result.safetensors
+  russet call model.aimodel --in tokens=ids.npy --in state.cache=cache.npy --out result.npz";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Answer one prompt, token by token
@@ -40,6 +53,9 @@ pub(crate) enum Command {
     Chat(ChatArgs),
     /// Say what a bundle, an asset or a GGUF file holds
     Inspect(InspectArgs),
+    /// Run one function of an asset on tensors from files
+    #[command(after_help = TENSORS)]
+    Call(CallArgs),
     /// Download a model by name, unless it is here already
     Pull(PullArgs),
 }
@@ -122,6 +138,24 @@ pub(crate) struct InspectArgs {
     /// Check the asset's content against its main.hash
     #[arg(long)]
     pub(crate) verify_hash: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CallArgs {
+    /// An .aimodel, a bundle (its main asset) or a name
+    pub(crate) asset: String,
+    /// The function
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    pub(crate) function: String,
+    /// Inputs and states before the call; may be given several times
+    #[arg(long = "in", value_name = "[NAME=]FILE")]
+    pub(crate) inputs: Vec<String>,
+    /// Where outputs and states after the call go; without it only their types are printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Threads to compute with [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
 }
 
 #[derive(Debug, Args)]

@@ -18,6 +18,12 @@ pub(crate) enum Failure {
     /// The model cannot be opened, or an answer failed.
     #[error(transparent)]
     Russet(#[from] russet::Error),
+    /// A function that cannot be called on the tensors given.
+    #[error(transparent)]
+    Call(#[from] russet::CallError),
+    /// A file of tensors.
+    #[error(transparent)]
+    Tensors(#[from] russet::tensors::TensorFileError),
     /// An asset that is broken, or not the one its digest is of.
     #[error("{}", path.display())]
     Asset {

@@ -39,6 +39,7 @@ fn dispatch(command: &Command) -> Result<ExitCode, Failure> {
         Command::Run(args) => commands::run::run(args),
         Command::Chat(args) => commands::chat::chat(args).map(done),
         Command::Inspect(args) => commands::inspect::inspect(args).map(done),
+        Command::Call(args) => commands::call::call(args).map(done),
         Command::Pull(args) => commands::pull::pull(args).map(done),
     }
 }

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bundle;
+mod call;
 pub mod detokenize;
 pub mod engine;
 mod generate;
@@ -22,12 +23,14 @@ pub mod sample;
 mod session;
 mod stop;
 pub mod template;
+pub mod tensors;
 pub mod tokenizer;
 
 pub use bundle::{BundleError, LanguageBundle, ModelBundle};
+pub use call::{CallError, Function, Results};
 pub use engine::{Engine, EngineError, SequentialEngine, Token};
 pub use generate::{GenerateOptions, Generated, StopReason, generate};
-pub use open::{Error, Model, ModelSource, OpenOptions, read_asset, read_gguf};
+pub use open::{Error, Model, ModelSource, OpenOptions, open_module, read_asset, read_gguf};
 pub use russet_graph::exec::Precision;
 pub use sample::{Sampler, Sampling, SamplingError};
 pub use session::{Chat, Reply};

@@ -426,6 +426,13 @@ pub fn read_gguf(path: &Path) -> Result<Gguf, Error> {
     })
 }
 
+/// Reads the program of a model asset as a module that verifies.
+pub fn open_module(path: &Path) -> Result<Module, Error> {
+    let module = read_aimodel(path)?;
+    verify(&module)?;
+    Ok(module)
+}
+
 fn read_aimodel(path: &Path) -> Result<Module, Error> {
     read_asset(path)?.module().map_err(|source| Error::Asset {
         path: path.into(),

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use super::add::add;
+use super::mul::mul;
 use super::shape::{broadcast, broadcast_fixed, broadcast_index, dims_error};
 use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
 use crate::tensor::{Scalar, Tensor, TensorMut};
-use crate::types::{DType, TensorType};
+use crate::types::{Class, DType, TensorType};
 
 simple_op! {
     /// Operands `[…, m, k]` and `[…, k, n]`; leading axes are equal.
@@ -63,7 +65,7 @@ impl OpDef for BatchMatmul {
         };
         shapes
             .iter()
-            .flat_map(|s| [case(s, DType::F32), case(s, DType::F16)])
+            .flat_map(|s| [DType::F32, DType::F16, DType::C32].map(|dtype| case(s, dtype)))
             .flatten()
             .collect()
     }
@@ -117,14 +119,12 @@ pub fn product(a: &Tensor, b: &Tensor) -> Result<Vec<Tensor>, OpError> {
         let left = broadcast_index(batch, &lead, &a.shape[..r]) * m * k + row * k;
         let right = broadcast_index(batch, &lead, &b.shape[..s]) * k * n + column;
         let terms = (0..k).map(|j| (a.get(left + j), b.get(right + j * n)));
-        out.set(
-            i,
-            if a.dtype.is_float() {
-                Scalar::Float(terms.map(|(x, y)| x.float() * y.float()).sum())
-            } else {
-                Scalar::Int(terms.map(|(x, y)| x.int() * y.int()).sum())
-            },
-        );
+        let sum = match a.dtype.class() {
+            Class::Float => Scalar::Float(terms.map(|(x, y)| x.float() * y.float()).sum()),
+            Class::Complex => terms.fold(Scalar::Complex(0.0, 0.0), |s, (x, y)| add(s, mul(x, y))),
+            _ => Scalar::Int(terms.map(|(x, y)| x.int() * y.int()).sum()),
+        };
+        out.set(i, sum);
     }
     Ok(vec![out.finish()])
 }

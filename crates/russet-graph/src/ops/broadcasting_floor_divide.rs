@@ -1,8 +1,13 @@
 //! `broadcasting_floor_divide`: quotient rounded towards minus infinity, with broadcasting.
 
-use super::family::{Align, binary_op};
+use super::family::{Align, binary_cases, plain_op};
+use super::floor_divide::{KINDS, infer, reference};
+use crate::tensor::Tensor;
 
-binary_op! {
-    /// Quotient rounded towards minus infinity, elementwise, after broadcasting (NumPy's rule).
-    BroadcastingFloorDivide, "broadcasting_floor_divide", "quotient rounded towards minus infinity, with broadcasting", Align::Broadcast, super::floor_divide::floor_divide, super::floor_divide::fold, None, [F32, F16, BF16, I32, I8, U8]
+plain_op! {
+    /// Quotient rounded towards minus infinity, elementwise, after broadcasting (NumPy's rule); see
+    /// [`FloorDivide`](super::floor_divide::FloorDivide).
+    BroadcastingFloorDivide, "broadcasting_floor_divide", "quotient rounded towards minus infinity, with broadcasting", 2..=2,
+    |operands| infer(operands, Align::Broadcast), |inputs: &[Tensor]| reference(inputs, Align::Broadcast),
+    binary_cases(BroadcastingFloorDivide, Align::Broadcast, &KINDS)
 }

@@ -5,5 +5,5 @@ use crate::types::DType;
 
 binary_op! {
     /// Whether the left is greater, elementwise, after broadcasting (NumPy's rule).
-    BroadcastingGreater, "broadcasting_greater", "whether the left is greater, with broadcasting", Align::Broadcast, super::greater::greater, super::greater::fold, Some(DType::Bool), [F32, F16, I32, U8]
+    BroadcastingGreater, "broadcasting_greater", "whether the left is greater, with broadcasting", Align::Broadcast, super::greater::greater, super::greater::fold, Some(DType::Bool), [F32, F16, I32, U8, Bool]
 }

@@ -1,9 +1,10 @@
 //! `cosh`: hyperbolic cosine.
 
+use super::complex;
 use super::family::unary_op;
-use crate::tensor::Scalar;
 
 unary_op! {
     /// `cosh x`.
-    Cosh, "cosh", "hyperbolic cosine", |x| Scalar::Float(x.float().cosh())
+    Cosh, "cosh", "hyperbolic cosine",
+    |x| complex::apply(x, f64::cosh, complex::cosh), [F32, F16, BF16, C32]
 }

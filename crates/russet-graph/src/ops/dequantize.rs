@@ -6,10 +6,10 @@ use super::quantization::{self, Channels};
 use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
-use crate::tensor::{Scalar, Tensor, TensorMut};
+use crate::tensor::{Scalar, Tensor, TensorMut, round_to};
 
 simple_op! {
-    /// `(x - offset1) * scale + offset2` in the kind of `offset2`. Operands: tensor, scale, offset1, offset2, axis. Each parameter is a
+    /// `(x - offset1) * scale + offset2`, both steps rounded to the kind of `offset2`. Operands: tensor, scale, offset1, offset2, axis. Each parameter is a
     /// scalar, or one entry a channel along the axis; several axes mean one for all.
     Dequantize
 }
@@ -38,10 +38,8 @@ impl OpDef for Dequantize {
         let mut out = TensorMut::zeros(offset2.dtype, &x.shape)?;
         for i in 0..x.len() {
             let at = |p: &Tensor| channels.pick(p, i);
-            out.set(
-                i,
-                Scalar::Float((x.get(i).float() - at(offset1)) * at(scale) + at(offset2)),
-            );
+            let scaled = round_to(offset2.dtype, (x.get(i).float() - at(offset1)) * at(scale));
+            out.set(i, Scalar::Float(scaled + at(offset2)));
         }
         Ok(vec![out.finish()])
     }

@@ -8,6 +8,7 @@ use crate::types::{DType, Dim};
 pub fn equal(x: Scalar, y: Scalar) -> Scalar {
     let holds = match (x, y) {
         (Scalar::Float(x), Scalar::Float(y)) => x == y,
+        (Scalar::Complex(a, b), Scalar::Complex(c, d)) => a == c && b == d,
         _ => x.int() == y.int(),
     };
     Scalar::Bool(holds)
@@ -15,7 +16,7 @@ pub fn equal(x: Scalar, y: Scalar) -> Scalar {
 
 binary_op! {
     /// Whether both are equal, elementwise, of two tensors of one shape.
-    Equal, "equal", "whether both are equal", Align::Same, equal, fold, Some(DType::Bool), [F32, F16, I32, U8]
+    Equal, "equal", "whether both are equal", Align::Same, equal, fold, Some(DType::Bool), [F32, F16, I32, U8, Bool, C32]
 }
 
 /// Compares two followed contents that are constants.

@@ -24,6 +24,15 @@ pub fn erf(x: f64) -> f64 {
     value.copysign(x)
 }
 
+/// `1 - erf(x)`, without cancellation where that is small.
+pub fn erfc(x: f64) -> f64 {
+    if x >= 2.5 {
+        complement(x)
+    } else {
+        1.0 - erf(x)
+    }
+}
+
 fn series(x: f64) -> f64 {
     let (mut term, mut sum) = (x, x);
     for n in 1..80 {

@@ -1,9 +1,10 @@
 //! `exp`: exponential.
 
+use super::complex;
 use super::family::unary_op;
-use crate::tensor::Scalar;
 
 unary_op! {
     /// `e^x`.
-    Exp, "exp", "exponential", |x| Scalar::Float(x.float().exp()), [F32, F16, BF16]
+    Exp, "exp", "exponential",
+    |x| complex::apply(x, f64::exp, complex::exp), [F32, F16, BF16, C32]
 }

@@ -4,7 +4,7 @@ use crate::error::OpError;
 use crate::ops::shape::{broadcast, broadcast_fixed, broadcast_index, dims_error};
 use crate::ops::{Case, Fact, Known, Operands};
 use crate::tensor::{Scalar, Tensor, TensorMut};
-use crate::types::{DType, Dim, TensorType};
+use crate::types::{Class, DType, Dim, TensorType};
 
 /// How the operands of a binary operation line up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,16 @@ pub enum Align {
     Same,
     /// NumPy's broadcasting.
     Broadcast,
+}
+
+/// Refuses an operand whose arithmetic none of the example `kinds` has.
+pub fn check_kind(kinds: &[DType], index: usize, got: DType) -> Result<(), OpError> {
+    let group = |d: DType| if d.is_int() { Class::Signed } else { d.class() };
+    if kinds.iter().any(|&k| group(k) == group(got)) {
+        return Ok(());
+    }
+    let rule = "the operation is defined for the element kind";
+    Err(OpError::Kind { rule, index, got })
 }
 
 /// The result of an elementwise unary operation: the operand's type.
@@ -171,6 +181,8 @@ macro_rules! unary_op {
                 &self,
                 operands: $crate::ops::Operands<'_>,
             ) -> Result<Vec<$crate::ops::Fact>, $crate::error::OpError> {
+                let kinds = [$($crate::types::DType::$kind),*];
+                $crate::ops::family::check_kind(&kinds, 0, operands.tensor(0)?.dtype)?;
                 $crate::ops::family::unary_infer(operands)
             }
 
@@ -178,6 +190,8 @@ macro_rules! unary_op {
                 &self,
                 inputs: &[$crate::tensor::Tensor],
             ) -> Result<Vec<$crate::tensor::Tensor>, $crate::error::OpError> {
+                let kinds = [$($crate::types::DType::$kind),*];
+                $crate::ops::family::check_kind(&kinds, 0, inputs[0].dtype)?;
                 $crate::ops::family::unary(&inputs[0], $f)
             }
 
@@ -221,7 +235,7 @@ pub fn binary_cases<O: Copy>(op: O, align: Align, kinds: &[DType]) -> Vec<Case<O
 /// function that folds followed contents.
 macro_rules! binary_op {
     ($(#[$doc:meta])* $name:ident, $text:literal, $summary:literal, $align:expr, $f:expr, $fold:expr) => {
-        binary_op! { $(#[$doc])* $name, $text, $summary, $align, $f, $fold, None, [F32, F16, BF16, I32, I8, U8] }
+        binary_op! { $(#[$doc])* $name, $text, $summary, $align, $f, $fold, None, [F32, F16, BF16, I32, I8, U8, C32] }
     };
     ($(#[$doc:meta])* $name:ident, $text:literal, $summary:literal, $align:expr, $f:expr, $fold:expr,
      $dtype:expr, [$($kind:ident),*]) => {
@@ -242,6 +256,8 @@ macro_rules! binary_op {
                 &self,
                 operands: $crate::ops::Operands<'_>,
             ) -> Result<Vec<$crate::ops::Fact>, $crate::error::OpError> {
+                let kinds = [$($crate::types::DType::$kind),*];
+                $crate::ops::family::check_kind(&kinds, 0, operands.tensor(0)?.dtype)?;
                 $crate::ops::family::binary_infer(operands, $align, $dtype, $fold)
             }
 
@@ -249,6 +265,8 @@ macro_rules! binary_op {
                 &self,
                 inputs: &[$crate::tensor::Tensor],
             ) -> Result<Vec<$crate::tensor::Tensor>, $crate::error::OpError> {
+                let kinds = [$($crate::types::DType::$kind),*];
+                $crate::ops::family::check_kind(&kinds, 0, inputs[0].dtype)?;
                 let dtype: Option<$crate::types::DType> = $dtype;
                 $crate::ops::family::binary_checked(&inputs[0], &inputs[1], $align, dtype, $f)
             }

@@ -1,7 +1,11 @@
 //! `gelu`: the Gaussian error linear unit.
 
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 use std::sync::Arc;
 
+use half::f16;
+
+use super::erf::erfc;
 use super::family::{samples, unary, unary_infer};
 use super::{Case, Fact, OpDef, Operands};
 use crate::attr::{Attr, Attributes, find};
@@ -37,19 +41,28 @@ pub struct Gelu {
 }
 
 impl Gelu {
-    /// The function of one element.
-    pub fn apply(self, x: f64) -> f64 {
+    /// The function of one element of kind `dtype`. The Core AI runtime computes it step by step, each rounded to the kind (to
+    /// `f32` for `bf16`), which shows where `Φ` is small; constants are rounded like everything else.
+    pub fn apply(self, dtype: DType, x: f64) -> f64 {
+        match dtype {
+            DType::F16 => self.steps(x, |v| f16::from_f64(v).to_f64()),
+            DType::F64 => self.steps(x, |v| v),
+            _ => self.steps(x, |v| f64::from(v as f32)),
+        }
+    }
+
+    fn steps(self, x: f64, r: impl Fn(f64) -> f64) -> f64 {
         match self.approximate {
-            Approximate::None => {
-                0.5 * x * (1.0 + super::erf::erf(x * std::f64::consts::FRAC_1_SQRT_2))
-            }
+            Approximate::None => r(r(0.5 * x) * r(erfc(-r(x * r(FRAC_1_SQRT_2))))),
             Approximate::Tanh => {
-                0.5 * x
-                    * (1.0
-                        + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x))
-                            .tanh())
+                let scale = r(r(SQRT_2) * r(FRAC_2_SQRT_PI)) / 2.0;
+                let inner = r(x + r(r(r(r(0.044_715) * x) * x) * x));
+                r(r(0.5 * x) * r(1.0 + r(r(scale * inner).tanh())))
             }
-            Approximate::Sigmoid => x / (1.0 + (-1.702 * x).exp()),
+            Approximate::Sigmoid => {
+                let exponential = r((-r(r(1.702) * x)).exp());
+                r(x * r(1.0 / r(1.0 + exponential)))
+            }
         }
     }
 }
@@ -90,7 +103,8 @@ impl OpDef for Gelu {
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
-        unary(&inputs[0], |x| Scalar::Float(self.apply(x.float())))
+        let dtype = inputs[0].dtype;
+        unary(&inputs[0], |x| Scalar::Float(self.apply(dtype, x.float())))
     }
 
     fn cases() -> Vec<Case<Self>> {

@@ -15,7 +15,7 @@ pub fn greater(x: Scalar, y: Scalar) -> Scalar {
 
 binary_op! {
     /// Whether the left is greater, elementwise, of two tensors of one shape.
-    Greater, "greater", "whether the left is greater", Align::Same, greater, fold, Some(DType::Bool), [F32, F16, I32, U8]
+    Greater, "greater", "whether the left is greater", Align::Same, greater, fold, Some(DType::Bool), [F32, F16, I32, U8, Bool]
 }
 
 /// Compares two followed contents that are constants.

@@ -13,7 +13,8 @@ plain_op! {
     LutToDense, "lut_to_dense", "elements looked up in tables, block by block", 3..=3, infer, reference, cases()
 }
 
-fn infer(operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
+/// The type of the result.
+pub fn infer(operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
     let (ids, lut) = (operands.tensor(0)?, operands.tensor(1)?);
     if lut.rank() != ids.rank() + 2 {
         return Err(dims_error("tables have two axes more than indices", &[&ids.shape, &lut.shape]));
@@ -30,7 +31,8 @@ fn infer(operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
     Ok(vec![TensorType::new(lut.dtype, shape).into()])
 }
 
-fn reference(inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
+/// Looks every index up.
+pub fn reference(inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
     let (ids, lut, rank) = (&inputs[0], &inputs[1], inputs[0].shape.len());
     let blocks = lut.shape.get(..rank).filter(|_| lut.shape.len() == rank + 2);
     let whole = |b: &&[usize]| ids.shape.iter().zip(*b).all(|(a, b)| *b != 0 && a % b == 0);

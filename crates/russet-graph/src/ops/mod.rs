@@ -17,6 +17,7 @@ use crate::tensor::Tensor;
 use crate::types::{Dim, TensorType, Type};
 
 pub mod complex;
+pub mod decompose;
 pub mod family;
 pub mod interpolation;
 mod page;
@@ -275,6 +276,7 @@ op_table! {
     scaled_dot_product_attention::ScaledDotProductAttention;
     rope::Rope;
     rms_norm::RmsNorm;
+    gated_delta_update::GatedDeltaUpdate;
     while_loop::While;
     if_else::If;
     reduce::Reduce;
@@ -353,6 +355,9 @@ op_table! {
     broadcast_shapes::BroadcastShapes;
     non_zero::NonZero;
     lut_to_dense::LutToDense;
+    build_sparse_with_bitmask::BuildSparseWithBitmask;
+    lut_to_sparse_with_bitmask::LutToSparseWithBitmask;
+    sparse_with_bitmask_to_dense::SparseWithBitmaskToDense;
     interpolate::Interpolate;
     interpolate_coordinates::InterpolateCoordinates;
     conv2d::Conv2d;

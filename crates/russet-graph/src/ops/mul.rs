@@ -1,5 +1,6 @@
 //! `mul`: product.
 
+use super::complex;
 use super::family::{Align, binary_op, by_class};
 use crate::tensor::Scalar;
 
@@ -7,7 +8,8 @@ use crate::tensor::Scalar;
 pub fn mul(x: Scalar, y: Scalar) -> Scalar {
     match (x, y) {
         (Scalar::Complex(a, b), Scalar::Complex(c, d)) => {
-            Scalar::Complex(a * c - b * d, a * d + b * c)
+            let (re, im) = complex::mul((a, b), (c, d));
+            Scalar::Complex(re, im)
         }
         _ => by_class(x, y, |x, y| x * y, i128::wrapping_mul),
     }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use super::{Case, Fact, Known, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
-use crate::tensor::{Tensor, TensorMut, element_count, strides};
+use crate::tensor::{Tensor, TensorMut, strides};
 use crate::types::{DType, Dim, TensorType};
 
 simple_op! {
     /// `x[begin:end:stride]` with one entry an axis. Operands: tensor, begin, end, stride (integer tensors `[rank]`).
     ///
-    /// Negative bounds count from the end; bounds beyond the extent are clamped to it. Strides are at least 1.
+    /// Negative bounds count from the end; bounds beyond the extent are clamped to it. A negative stride walks back: then `begin`
+    /// is clamped to `[0, n - 1]`, and `end` to `[-1, n - 1]` after counting from the end where it is below -1.
     Slice
 }
 
@@ -29,7 +30,7 @@ pub fn bound(value: &Dim, extent: &Dim) -> Dim {
     }
 }
 
-/// Number of steps from `begin` to `end`.
+/// Number of steps from `begin` to `end` with a stride of 1 or more.
 pub fn extent(begin: &Dim, end: &Dim, stride: &Dim) -> Dim {
     let span = end.sub(begin);
     let count = match stride.as_const() {
@@ -57,15 +58,53 @@ pub fn resolve(
             allowed: "1 or more".into(),
         });
     }
+    let (begin, count, stride) = walk(begin, end, stride, n)?;
+    Ok((begin, count, stride as usize))
+}
+
+/// `(begin, extent, stride)` of one axis of a concrete slice that may walk back.
+pub fn walk(
+    begin: i64,
+    end: i64,
+    stride: i64,
+    n: usize,
+) -> Result<(usize, usize, i64), OpError> {
     let n = n as i64;
-    let clamp = |v: i64| (if v < 0 { v.saturating_add(n) } else { v }).clamp(0, n);
-    let (b, e) = (clamp(begin), clamp(end));
-    let count = if e > b { (e - b - 1) / stride + 1 } else { 0 };
-    Ok((b as usize, count as usize, stride as usize))
+    // The lowest bound that may be meant, and the highest.
+    let (low, high) = match stride {
+        0 => {
+            return Err(OpError::Range {
+                what: "a slice stride",
+                value: 0,
+                allowed: "not 0".into(),
+            });
+        }
+        1.. => (0, n),
+        _ => (-1, n - 1),
+    };
+    let clamp = |v: i64, low: i64| {
+        let counted = if v < low { v.saturating_add(n) } else { v };
+        counted.max(low).min(high)
+    };
+    let (b, e) = (clamp(begin, 0), clamp(end, low));
+    let span = if stride > 0 { e - b } else { b - e };
+    let count = if span > 0 && n > 0 { (span - 1) / stride.saturating_abs() + 1 } else { 0 };
+    Ok((b.max(0) as usize, count as usize, stride))
+}
+
+/// The place in a tensor of `shape` of element `index` of a slice with these axes.
+pub fn place(mut index: usize, shape: &[usize], axes: &[(usize, usize, i64)]) -> usize {
+    let mut at = 0;
+    for (&step, &(begin, count, stride)) in strides(shape).iter().zip(axes).rev() {
+        let along = begin as i64 + (index % count) as i64 * stride;
+        at += along as usize * step;
+        index /= count;
+    }
+    at
 }
 
 /// The resolved axes of a slice of `shape` with concrete bounds in `inputs[1..4]`.
-pub fn axes(shape: &[usize], inputs: &[Tensor]) -> Result<Vec<(usize, usize, usize)>, OpError> {
+pub fn axes(shape: &[usize], inputs: &[Tensor]) -> Result<Vec<(usize, usize, i64)>, OpError> {
     let bounds: Vec<Vec<i64>> = inputs.iter().map(Tensor::ints).collect();
     if bounds.iter().any(|b| b.len() != shape.len()) {
         return Err(OpError::shapes(
@@ -74,7 +113,7 @@ pub fn axes(shape: &[usize], inputs: &[Tensor]) -> Result<Vec<(usize, usize, usi
         ));
     }
     (0..shape.len())
-        .map(|i| resolve(bounds[0][i], bounds[1][i], bounds[2][i], shape[i]))
+        .map(|i| walk(bounds[0][i], bounds[1][i], bounds[2][i], shape[i]))
         .collect()
 }
 
@@ -93,9 +132,7 @@ impl OpDef for Slice {
         let shape = (0..t.rank()).map(|i| {
             let at = |k: usize| bounds.as_ref().and_then(|b| b[k].get(i).cloned());
             match (at(0), at(1), at(2)) {
-                (Some(b), Some(e), Some(s)) => {
-                    extent(&bound(&b, &t.shape[i]), &bound(&e, &t.shape[i]), &s)
-                }
+                (Some(b), Some(e), Some(s)) => count(&b, &e, &s, &t.shape[i]),
                 _ => Dim::Unknown,
             }
         });
@@ -109,16 +146,7 @@ impl OpDef for Slice {
         let axes = axes(&x.shape, &inputs[1..])?;
         let shape: Vec<usize> = axes.iter().map(|a| a.1).collect();
         let mut out = TensorMut::zeros(x.dtype, &shape)?;
-        let from = strides(&x.shape);
-        for i in 0..element_count(&shape)? {
-            let mut rest = i;
-            let mut at = 0;
-            for k in (0..shape.len()).rev() {
-                at += (axes[k].0 + rest % shape[k] * axes[k].2) * from[k];
-                rest /= shape[k];
-            }
-            out.set(i, x.get(at));
-        }
+        (0..out.len()).for_each(|i| out.set(i, x.get(place(i, &x.shape, &axes))));
         Ok(vec![out.finish()])
     }
 
@@ -137,10 +165,25 @@ impl OpDef for Slice {
             case(&[4, 6], &[1, 0], &[3, max], &[1, 2]),
             case(&[4, 6], &[-3, -2], &[-1, max], &[1, 1]),
             case(&[5], &[4], &[2], &[1]),
+            case(&[4, 6], &[max, 4], &[-5, -7], &[-1, -2]),
+            case(&[0, 3], &[2, -1], &[0, 0], &[-1, -1]),
         ]
         .into_iter()
         .flatten()
         .collect()
+    }
+}
+
+/// The extent of one axis of a slice.
+fn count(begin: &Dim, end: &Dim, stride: &Dim, n: &Dim) -> Dim {
+    let constants = [begin, end, stride, n].map(Dim::as_const);
+    match (constants, stride.as_const()) {
+        ([Some(b), Some(e), Some(s), Some(n)], Some(i64::MIN..=-1)) => usize::try_from(n)
+            .ok()
+            .and_then(|n| walk(b, e, s, n).ok())
+            .map_or(Dim::Unknown, |(_, count, _)| Dim::from(count)),
+        (_, Some(1..)) => extent(&bound(begin, n), &bound(end, n), stride),
+        _ => Dim::Unknown,
     }
 }
 
@@ -150,10 +193,10 @@ fn slice_known(operands: Operands<'_>, t: &TensorType, out: &TensorType) -> Opti
         return None;
     };
     let (b, e, s) = (operands.int(1)?, operands.int(2)?, operands.int(3)?);
-    let (begin, count, stride) = resolve(b, e, s, *n).ok()?;
-    (out.fixed_len()? == count).then(|| {
-        (0..count)
-            .map(|i| known.get(begin + i * stride).cloned())
+    let axes = [walk(b, e, s, *n).ok()?];
+    (out.fixed_len()? == axes[0].1).then(|| {
+        (0..axes[0].1)
+            .map(|i| known.get(place(i, &[*n], &axes)).cloned())
             .collect()
     })?
 }

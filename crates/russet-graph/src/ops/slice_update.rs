@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::shape::{broadcast_fixed, broadcast_index};
-use super::slice::axes;
+use super::slice::{axes, place};
 use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
-use crate::tensor::{Tensor, TensorMut, strides};
+use crate::tensor::{Tensor, TensorMut};
 use crate::types::{DType, TensorType};
 
 simple_op! {
@@ -41,15 +41,10 @@ impl OpDef for SliceUpdate {
                 &[&update.shape, &shape],
             ));
         }
-        let to = strides(&x.shape);
         let mut out = TensorMut::zeros(x.dtype, &x.shape)?;
         (0..x.len()).for_each(|i| out.set(i, x.get(i)));
         for i in 0..shape.iter().product() {
-            let (mut rest, mut at) = (i, 0);
-            for k in (0..shape.len()).rev() {
-                at += (axes[k].0 + rest % shape[k] * axes[k].2) * to[k];
-                rest /= shape[k];
-            }
+            let at = place(i, &x.shape, &axes);
             out.set(at, update.get(broadcast_index(i, &shape, &update.shape)));
         }
         Ok(vec![out.finish()])

@@ -5,7 +5,10 @@ use crate::tensor::Scalar;
 
 /// Difference, of two elements.
 pub fn sub(x: Scalar, y: Scalar) -> Scalar {
-    by_class(x, y, |x, y| x - y, i128::wrapping_sub)
+    match (x, y) {
+        (Scalar::Complex(a, b), Scalar::Complex(c, d)) => Scalar::Complex(a - c, b - d),
+        _ => by_class(x, y, |x, y| x - y, i128::wrapping_sub),
+    }
 }
 
 binary_op! {

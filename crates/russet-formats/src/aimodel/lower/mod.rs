@@ -56,6 +56,8 @@ struct Lowering<'a> {
 struct Body {
     graph: Graph,
     names: HashMap<u32, ValueId>,
+    /// The masks of sparse values: those hold the dense tensor they stand for.
+    masks: HashMap<ValueId, ValueId>,
 }
 
 impl Lowering<'_> {
@@ -115,6 +117,7 @@ impl Lowering<'_> {
         let mut body = Body {
             graph: Graph::new(&format!("{prefix}{name}")),
             names: HashMap::new(),
+            masks: HashMap::new(),
         };
         body.graph.inputs = self.ports(op, &inputs, need("argAttrs")?)?;
         body.graph.outputs = self.ports(op, &results, need("resAttrs")?)?;
@@ -234,7 +237,14 @@ impl Lowering<'_> {
     }
 
     fn node(&mut self, body: &mut Body, op: &RawOp, rule: &Rule) -> Result<graph::Node> {
-        let inputs = operands(body, op)?;
+        let mut inputs = operands(body, op)?;
+        if rule.take == Take::Mask {
+            let mask = inputs.first().and_then(|id| body.masks.get(id)).copied();
+            inputs.push(mask.ok_or_else(|| {
+                let problem = "a sparse operand is built, or looked up with one entry an index";
+                at(op, Problem::Unsupported(problem.into()))
+            })?);
+        }
         let mut types = Vec::with_capacity(op.results.len());
         for (_, ty) in &op.results {
             types.push(self.ty(op, *ty)?);
@@ -257,6 +267,9 @@ impl Lowering<'_> {
             let id = body.graph.add_value(ty);
             body.names.insert(value.0, id);
             outputs.push(id);
+        }
+        if let (Take::Sparse, [_, mask], [id]) = (rule.take, &inputs[..], &outputs[..]) {
+            body.masks.insert(*id, *mask);
         }
         let location = self.values.location(op.location);
         Ok(graph::Node {

@@ -5,6 +5,10 @@
 pub(super) enum Take {
     /// Nothing more. A body spells the operation out by simpler ones and is left out.
     Operands,
+    /// Nothing more; the second operand is the mask of the result.
+    Sparse,
+    /// The mask of its first operand, as a further operand.
+    Mask,
     /// The element kind of the result, as attribute `to`.
     ResultType,
     /// Its regions, as blocks.
@@ -45,6 +49,7 @@ rules! {
     "argmax_v1" "argmax" Operands;
     "ax.copy_discarding_constraints_v1" "copy_discarding_constraints" Operands;
     "ax.copy_with_constraints_v1" "copy_with_constraints" Operands;
+    "asymmetric_quantization_statistics_v1" "asymmetric_quantization_statistics" Operands;
     "broadcasting_add_v1" "broadcasting_add" Operands;
     "broadcasting_batch_matmul_v1" "broadcasting_batch_matmul" Operands;
     "broadcasting_bitwise_and_v1" "broadcasting_bitwise_and" Operands;
@@ -97,7 +102,7 @@ rules! {
     "primitive.broadcast_in_dims_v1" "broadcast_in_dims" Operands;
     "primitive.broadcast_shapes_v1" "broadcast_shapes" Operands;
     "primitive.broadcast_to_v1" "broadcast_to" Operands;
-    "primitive.build_sparse_with_bitmask_v1" "build_sparse_with_bitmask" Operands;
+    "primitive.build_sparse_with_bitmask_v1" "build_sparse_with_bitmask" Sparse;
     "primitive.cast_v1" "cast" ResultType;
     "primitive.concat_v1" "concat" Operands;
     "primitive.constant_v1" "constant" Constant;
@@ -129,7 +134,7 @@ rules! {
     "primitive.logical_or_v1" "or" Operands;
     "primitive.logical_xor_v1" "xor" Operands;
     "primitive.lut_to_dense_v1" "lut_to_dense" Operands;
-    "primitive.lut_to_sparse_with_bitmask_v1" "lut_to_sparse_with_bitmask" Operands;
+    "primitive.lut_to_sparse_with_bitmask_v1" "lut_to_sparse_with_bitmask" Mask;
     "primitive.max_pool_2d_v1" "max_pool_2d" Operands;
     "primitive.max_pool_3d_v1" "max_pool_3d" Operands;
     "primitive.maximum_v1" "maximum" Operands;
@@ -143,6 +148,8 @@ rules! {
     "primitive.pow_v1" "pow" Operands;
     "primitive.range_v1" "range" Operands;
     "primitive.real_part_v1" "real_part" Operands;
+    "primitive.reduce_index_v1" "reduce_index" Blocks;
+    "primitive.reduce_v1" "reduce" Blocks;
     "primitive.reshape_v1" "reshape" Operands;
     "primitive.reshape_v2" "reshape" Operands;
     "primitive.reverse_v1" "reverse" Operands;
@@ -179,6 +186,7 @@ rules! {
     "silu_v1" "silu" Operands;
     "softmax_v1" "softmax" Operands;
     "sort_v1" "sort" Operands;
+    "symmetric_quantization_statistics_v1" "symmetric_quantization_statistics" Operands;
     "tile_v1" "tile" Operands;
     "tile_v2" "tile" Operands;
 }

@@ -280,10 +280,10 @@ impl<'a> Values<'a> {
 
     /// The elements of a constant of this type.
     pub(super) fn constant(&self, ty: &TensorType, id: AttrId) -> Outcome<ConstantData> {
-        let (splat, place) = match self.raw.records.attr(id) {
-            Some(AttrRecord::Dense { splat, bytes }) => (*splat, bytes.clone()),
+        let (splat, inline, place) = match self.raw.records.attr(id) {
+            Some(AttrRecord::Dense { splat, bytes }) => (*splat, true, bytes.clone()),
             Some(AttrRecord::Resource(id)) => match self.raw.container.resource(*id) {
-                Some(resource) => (false, resource.bytes.clone()),
+                Some(resource) => (false, false, resource.bytes.clone()),
                 None => return Err(Problem::Structure("a resource that is not there")),
             },
             _ => {
@@ -303,7 +303,10 @@ impl<'a> Values<'a> {
                 "the type of a constant has fixed extents",
             ));
         };
-        let bytes = packed(ty.dtype, len, bytes)?;
+        let bytes = match inline {
+            true => packed(ty.dtype, len, bytes)?,
+            false => leading(ty.dtype, len, &bytes)?,
+        };
         let storage = if splat {
             Storage::Splat(bytes)
         } else {
@@ -429,21 +432,41 @@ fn float(width: u32, bits: u64) -> f64 {
     }
 }
 
-/// The bytes packed as the graph packs them. Files keep elements below a byte either packed already, or one to a byte.
-fn packed(dtype: DType, len: usize, bytes: SharedBytes) -> Outcome<SharedBytes> {
-    let need = dtype
+/// The bytes of a resource. Elements below a byte are packed from its start; what follows them is nobody's (the authoring API
+/// stores one element a byte and the runtime still reads them packed).
+fn leading(dtype: DType, len: usize, bytes: &SharedBytes) -> Outcome<SharedBytes> {
+    let need = packed_len(dtype, len)?;
+    let surplus = dtype.bits() < 8 && bytes.len() > need;
+    if !surplus && bytes.len() != need {
+        return Err(wrong_size(bytes, need));
+    }
+    bytes
+        .slice(0..need)
+        .ok_or(Problem::Truncated("the elements of a constant"))
+}
+
+fn packed_len(dtype: DType, len: usize) -> Outcome<usize> {
+    dtype
         .packed_len(len)
-        .ok_or(Problem::Structure("the size of a constant overflows"))?;
+        .ok_or(Problem::Structure("the size of a constant overflows"))
+}
+
+fn wrong_size(bytes: &SharedBytes, need: usize) -> Problem {
+    Problem::Limit {
+        what: "bytes of a constant",
+        value: bytes.len() as u64,
+        limit: need as u64,
+    }
+}
+
+/// The bytes of an inline constant packed as the graph packs them: elements below a byte are packed already, or one to a byte.
+fn packed(dtype: DType, len: usize, bytes: SharedBytes) -> Outcome<SharedBytes> {
+    let need = packed_len(dtype, len)?;
     if bytes.len() == need {
         return Ok(bytes);
     }
     if dtype.bits() >= 8 || bytes.len() != len {
-        let (value, limit) = (bytes.len() as u64, need as u64);
-        return Err(Problem::Limit {
-            what: "bytes of a constant",
-            value,
-            limit,
-        });
+        return Err(wrong_size(&bytes, need));
     }
     let mut out = vec![0u8; need];
     let bits = dtype.bits();

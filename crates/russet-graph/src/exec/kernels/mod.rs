@@ -4,6 +4,7 @@
 mod composite;
 mod copy;
 mod elementwise;
+mod gated_delta;
 mod gather;
 mod matmul;
 mod reduce;
@@ -16,6 +17,7 @@ use std::fmt::Debug;
 pub(crate) use composite::{RmsNorm, RopeTables, Rotate, Sdpa};
 pub(crate) use copy::{Contents, Copy, Range, SliceCopy, SliceWrite};
 pub(crate) use elementwise::{Binary, Cast, SiluMul, Unary, Where};
+pub(crate) use gated_delta::GatedDelta;
 pub(crate) use gather::{GatherAlong, GatherNd, GatherRows, ScatterAlong};
 pub(crate) use matmul::{Linear, Matmul, Packed, PackedLinear};
 pub(crate) use reduce::{Reduce, ReduceKind, Softmax};

@@ -8,7 +8,7 @@ use crate::error::OpError;
 use crate::exec::view::View;
 use crate::graph::{Graph, Module, Node, ValueId};
 use crate::interpret;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, TensorMut};
 use russet_kernels::mem::SharedBytes;
 
 /// One node, evaluated.
@@ -41,16 +41,11 @@ impl Kernel for Reference {
     }
 }
 
-/// A copy of a view as a tensor. Packed kinds are always whole constants.
+/// A copy of a view as a tensor.
 pub(super) fn tensor(view: &View<'_>) -> Result<Tensor, OpError> {
     let shape = view.shape().to_vec();
     let Some(size) = view.dtype.size() else {
-        let bytes = view
-            .dtype
-            .packed_len(view.len())
-            .and_then(|n| view.data.get(..n))
-            .ok_or(OpError::Unknown("packed bytes"))?;
-        return Tensor::new(view.dtype, shape, SharedBytes::from_vec(bytes.to_vec()));
+        return packed(view);
     };
     let mut bytes = Vec::with_capacity(view.len() * size);
     for i in 0..view.len() {
@@ -58,4 +53,22 @@ pub(super) fn tensor(view: &View<'_>) -> Result<Tensor, OpError> {
         bytes.extend_from_slice(&view.data[at..at + size]);
     }
     Tensor::new(view.dtype, shape, SharedBytes::from_vec(bytes))
+}
+
+/// A copy of a view of elements below a byte.
+fn packed(view: &View<'_>) -> Result<Tensor, OpError> {
+    let dtype = view.dtype;
+    let held = view
+        .geometry
+        .end()
+        .and_then(|n| Some((n, dtype.packed_len(n)?)));
+    let held = held.and_then(|(n, len)| Some((n, view.data.get(..len)?)));
+    let (elements, bytes) = held.ok_or(OpError::Unknown("packed bytes"))?;
+    let stored = Tensor::new(dtype, vec![elements], SharedBytes::from_vec(bytes.to_vec()))?;
+    if view.geometry.is_contiguous() && view.geometry.offset == 0 {
+        return stored.reshaped(view.shape());
+    }
+    let mut out = TensorMut::zeros(dtype, view.shape())?;
+    (0..out.len()).for_each(|i| out.set(i, stored.get(view.geometry.element_offset(i))));
+    Ok(out.finish())
 }

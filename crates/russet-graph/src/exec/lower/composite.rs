@@ -56,6 +56,17 @@ impl Lowering<'_> {
                 self.emit_for(node.outputs[0], "attention", kernel, views)?;
                 self.mark(super::What::Attention(*op));
             }
+            Op::GatedDeltaUpdate(op) => {
+                let views = self.views(&node.inputs)?;
+                let mut outputs = Vec::with_capacity(2);
+                for &id in &node.outputs {
+                    let (dtype, shape) = self.ty(id)?;
+                    let out = self.buffer(dtype, &shape);
+                    self.set(id, out.clone());
+                    outputs.push(out);
+                }
+                self.emit("gated_delta", kernels::GatedDelta(*op), views, outputs);
+            }
             _ => return Ok(false),
         }
         Ok(true)

@@ -6,10 +6,13 @@ use super::{Lower, Lowering, Value, ViewDraft, What, captured};
 use crate::error::OpError;
 use crate::exec::build::Home;
 use crate::exec::kernels::{self, Binary, ReduceKind, Unary, Weights};
-use crate::graph::{ConstantData, Node, ValueId};
+use crate::graph::{ConstantData, Node, Storage, ValueId};
 use crate::ops::Op;
+use crate::ops::constant::Constant;
+use crate::ops::scatter_along_axis::ScatterMode;
 use crate::ops::shape::axis;
-use crate::types::{DType, Dim};
+use crate::tensor::Tensor;
+use crate::types::{Class, DType, Dim};
 
 /// A unary step from the function of a float (and of an integer, identity by default).
 macro_rules! unary {
@@ -69,7 +72,7 @@ impl Lowering<'_> {
                     views,
                 )
             }
-            Op::ScatterAlongAxis(_) => {
+            Op::ScatterAlongAxis(op) if op.mode == ScatterMode::Update => {
                 let (at, rank) = (self.axis_of(node, 3)?, self.ty(node.outputs[0])?.1.len());
                 let views = self.views(&node.inputs[..3])?;
                 self.emit_for(
@@ -93,6 +96,7 @@ impl Lowering<'_> {
     fn plain_kinds(&self, node: &Node) -> bool {
         let plain = |dtype: DType| {
             dtype.size().is_some()
+                && dtype.class() != Class::Complex
                 && (!dtype.is_float() || matches!(dtype, DType::F32 | DType::F16 | DType::BF16))
         };
         let ids = node.inputs.iter().chain(&node.outputs);
@@ -120,8 +124,8 @@ impl Lowering<'_> {
             ),
             Op::Not(_) => unary!(self, node, |x| truth(x == 0.0), |x| i64::from(x == 0)),
             Op::Gelu(op) => {
-                let op = *op;
-                unary!(self, node, move |x| op.apply(f64::from(x)) as f32)
+                let (op, dtype) = (*op, self.ty(node.inputs[0])?.0);
+                unary!(self, node, move |x| op.apply(dtype, f64::from(x)) as f32)
             }
             Op::Add(_) | Op::BroadcastingAdd(_) => {
                 binary!(self, node, |a, b| a + b, i64::wrapping_add)
@@ -260,8 +264,22 @@ impl Lowering<'_> {
         )
     }
 
+    /// The constant a value is, in the file or by decompression.
     fn constant_of(&self, id: ValueId) -> Option<Arc<ConstantData>> {
-        self.facts.constant(id).cloned()
+        if let Some(constant) = self.facts.constant(id) {
+            return Some(constant.clone());
+        }
+        match self.values.get(&id) {
+            Some(Value::View(ViewDraft {
+                home: Home::Constant(c),
+                layout,
+                ..
+            })) if layout.is_contiguous() => {
+                let shape = c.ty.shape == layout.shape;
+                shape.then(|| c.clone())
+            }
+            _ => None,
+        }
     }
 
     fn blockwise(&mut self, node: &Node) -> Lower<()> {
@@ -353,8 +371,37 @@ impl Lowering<'_> {
         }
     }
 
+    /// Compressed weights that no kernel reads are spelled out once, here, rather than at every call.
+    fn decompressed(&mut self, node: &Node) -> Lower<bool> {
+        let compressed = matches!(
+            node.op,
+            Op::LutToDense(_)
+                | Op::BuildSparseWithBitmask(_)
+                | Op::LutToSparseWithBitmask(_)
+                | Op::SparseWithBitmaskToDense(_)
+        );
+        let constants = node.inputs.iter().map(|&id| self.constant_of(id));
+        let Some(inputs) = constants.collect::<Option<Vec<_>>>().filter(|_| compressed) else {
+            return Ok(false);
+        };
+        let inputs = inputs.iter().map(|c| Tensor::from_constant(c));
+        let results = node.op.reference(&inputs.collect::<Result<Vec<_>, _>>()?)?;
+        for (&id, result) in node.outputs.iter().zip(results) {
+            let data = ConstantData {
+                ty: result.ty(),
+                storage: Storage::Dense(result.bytes().clone()),
+            };
+            let view = self.constant(id, &Constant(Arc::new(data)))?;
+            self.set(id, view);
+        }
+        Ok(true)
+    }
+
     /// Any operation, by its reference.
-    fn reference(&mut self, node: &Node) -> Lower<()> {
+    pub(super) fn reference(&mut self, node: &Node) -> Lower<()> {
+        if self.decompressed(node)? {
+            return Ok(());
+        }
         let mut values = node.inputs.clone();
         values.extend(captured(node));
         let inputs = self.views(&values)?;

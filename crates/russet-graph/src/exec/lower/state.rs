@@ -75,6 +75,9 @@ impl Lowering<'_> {
     /// Operands: tensor, begin, end, stride, update.
     fn update(&mut self, index: usize, node: &Node) -> Lower<()> {
         let (id, result) = (node.inputs[0], node.outputs[0]);
+        if self.may_walk_back(node.inputs[3]) {
+            return self.reference(node);
+        }
         let base = self.view(id)?;
         let mut update = self.view(node.inputs[4])?;
         let target = match base.home {

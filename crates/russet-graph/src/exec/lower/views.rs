@@ -45,6 +45,10 @@ impl Lowering<'_> {
             .iter()
             .map(|&id| self.contents(id).cloned())
             .collect();
+        if self.may_walk_back(node.inputs[3]) {
+            self.reference(node)?;
+            return Ok(true);
+        }
         let x = self.view(node.inputs[0])?;
         let (_, shape) = self.ty(node.outputs[0])?;
         match bounds {
@@ -64,6 +68,14 @@ impl Lowering<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether strides may be negative: views and their kernels go forward only.
+    pub(super) fn may_walk_back(&self, strides: ValueId) -> bool {
+        let forward = |s: &Dim| s.as_const().is_none_or(|c| c > 0);
+        !self
+            .contents(strides)
+            .is_some_and(|known| known.iter().all(forward))
     }
 
     fn reshape(&mut self, node: &Node) -> Lower<bool> {

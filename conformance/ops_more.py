@@ -1,0 +1,546 @@
+"""Write assets for operations and operand kinds that other suites lack, with what the Core AI runtime computes for them.
+
+    python ops_more.py --out DIR [--only while]
+
+needs `coreai-core` (1.0.0b3 was used), `ml_dtypes` and `safetensors`. Every case is a small program in the dialect's text form:
+`DIR/OP/CASE.aimodel` is its asset, `DIR/OP/CASE.safetensors` holds every input as `in.NAME`, every state before the call as
+`state.NAME` and after it as `after.NAME`, every result as `out.NAME`. A case that the compiler or the runtime refuses is listed with
+its reason on standard error. `cargo xtask conformance ops DIR` repeats the calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Iterable
+
+import ml_dtypes
+import numpy as np
+from safetensors.numpy import save_file
+
+from coreai._compiler.ir import Module
+from coreai.authoring import AIProgram, Context
+from coreai.runtime import NDArray
+
+F16, F32, F64, BF16 = np.float16, np.float32, np.float64, ml_dtypes.bfloat16
+I8, I16, I32, I64 = np.int8, np.int16, np.int32, np.int64
+U8, U16, U32, U64, BOOL = np.uint8, np.uint16, np.uint32, np.uint64, np.bool_
+E4M3, E5M2, E8M0, F4 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e8m0fnu, ml_dtypes.float4_e2m1fn
+
+NAMES = {"bool": "i1", "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16", "complex64": "complex<f32>",
+         "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2", "float8_e8m0fnu": "f8E8M0FNU", "float4_e2m1fn": "f4E2M1FN"}
+
+
+def element(dtype: Any) -> str:
+    name = np.dtype(dtype).name
+    return NAMES.get(name) or re.sub("^(u?)int", lambda m: "ui" if m[1] else "si", name)
+
+
+def tensor(dtype: Any, *shape: int | str) -> str:
+    """`tensor<2x?xf32>`; the kind is a numpy type or the dialect's own name."""
+    kind = dtype if isinstance(dtype, str) else element(dtype)
+    return f"tensor<{''.join(f'{d}x' for d in shape)}{kind}>"
+
+
+@dataclass
+class Program:
+    """A graph `main` under construction: every method appends a line and gives the name of a value."""
+
+    inputs: dict[str, np.ndarray] = field(default_factory=dict)
+    states: dict[str, np.ndarray] = field(default_factory=dict)
+    dynamic: dict[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    types: dict[str, str] = field(default_factory=dict)
+    before: str = ""
+    last: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.inputs.items():
+            self.types[f"%{name}"] = self.dynamic.get(name) or tensor(value.dtype, *value.shape)
+        for name, value in self.states.items():
+            self.types[f"%{name}"] = f"!coreai.handle<{tensor(value.dtype, *value.shape)}>"
+
+    def fresh(self, ty: str) -> str:
+        name = f"%v{len(self.types)}"
+        self.types[name] = ty
+        return name
+
+    def const(self, value: Any, kind: str | None = None) -> str:
+        """An inline constant; `kind` names elements that numpy does not know."""
+        array = np.asarray(value)
+        ty = tensor(kind or array.dtype, *array.shape)
+        name = self.fresh(ty)
+        if array.dtype == BOOL:
+            text = str(array.tolist()).lower()
+        elif kind in ("f8E4M3FN", "f8E5M2", "f8E8M0FNU", "f4E2M1FN") or array.dtype.kind not in "iu":
+            text = re.sub(r"(?<![\w.])(-?[\d.]+(?:e[-+]?\d+)?)", lambda m: f"{float(m[0]):e}", str(array.astype(F64).tolist()))
+        else:
+            text = str(array.tolist())
+        self.lines.append(f"{name} = coreai.constant dense<{text if array.size else ''}> : {ty}")
+        return name
+
+    def packed(self, codes: np.ndarray, kind: str, bits: int) -> str:
+        """A constant of elements below a byte, packed as exporters pack them: in a resource, low bits first."""
+        flat = codes.astype(np.int64).reshape(-1) & ((1 << bits) - 1)
+        total = sum(int(c) << (i * bits) for i, c in enumerate(flat))
+        data = total.to_bytes((len(flat) * bits + 7) // 8, "little")
+        ty = tensor(kind, *codes.shape)
+        name = self.fresh(ty)
+        blob = f"blob{len(self.types)}"
+        self.lines.append(f"{name} = coreai.constant dense_resource<{blob}> : {ty}")
+        self.before += f'      {blob}: "0x01000000{data.hex().upper()}",\n'
+        return name
+
+    def op(self, name: str, operands: Iterable[str], *results: str, attrs: str = "", regions: str = "") -> Any:
+        """An operation in the generic form; one result as its name, several as a list."""
+        operands = list(operands)
+        outs = [self.fresh(ty) for ty in results]
+        left = f"{', '.join(outs)} = " if outs else ""
+        ins = ", ".join(self.types[o] for o in operands)
+        attrs = f" <{{{attrs}}}>" if attrs else ""
+        regions = f" ({regions})" if regions else ""
+        self.lines.append(f'{left}"coreai.{name}"({", ".join(operands)}){attrs}{regions} : ({ins}) -> ({", ".join(results)})')
+        return outs[0] if len(outs) == 1 else outs
+
+    def region(self, args: dict[str, str], body: Callable[..., list[str]], end: str = "yield") -> str:
+        """A block with typed arguments that hands on what `body` gives."""
+        mark = len(self.lines)
+        for name, ty in args.items():
+            self.types[f"%{name}"] = ty
+        results = body(*[f"%{a}" for a in args])
+        lines, self.lines = self.lines[mark:], self.lines[:mark]
+        head = ", ".join(f"%{a}: {t}" for a, t in args.items())
+        types = ", ".join(self.types[r] for r in results)
+        lines.append(f'"coreai.{end}"({", ".join(results)}) : ({types}) -> ()')
+        return "{\n^bb0(" + head + "):\n" + "\n".join(lines) + "\n}" if args else "{\n" + "\n".join(lines) + "\n}"
+
+    def text(self, results: list[str], extra: str = "") -> str:
+        args = ", ".join(f'%{n}: {self.types[f"%{n}"]} {{coreai.name = "{n}"}}' for n in [*self.inputs, *self.states])
+        tokens = list(self.last.values())
+        names = [*self.last, *(f"out{i}" for i in range(len(results)))]
+        results = tokens + results
+        outs = ", ".join(f'{self.types[r]} {{coreai.name = "{n}"}}' for n, r in zip(names, results))
+        body = "\n".join(self.lines)
+        end = f"coreai.output {', '.join(results)} : {', '.join(self.types[r] for r in results)}" if results else "coreai.output"
+        resources = f"\n{{-#\n  dialect_resources: {{\n    builtin: {{\n{self.before.rstrip(chr(10)).rstrip(',')}\n    }}\n  }}\n#-}}\n"
+        return f"module {{\n{extra}\ncoreai.graph @main({args}) -> ({outs}) {{\n{body}\n{end}\n}}\n}}\n{resources if self.before else ''}"
+
+
+@dataclass
+class Case:
+    op: str
+    name: str
+    program: Program
+    results: list[str]
+    extra: str = ""
+
+
+CASES: list[Case] = []
+R = np.random.default_rng(7)
+
+
+def case(op: str, name: str, program: Program, *results: str, extra: str = "") -> None:
+    CASES.append(Case(op, name, program, list(results), extra))
+
+
+def normal(*shape: int, dtype: Any = F32) -> np.ndarray:
+    return np.asarray(R.normal(size=shape) * 2).astype(dtype)
+
+
+def whole(*shape: int, low: int = -9, high: int = 9, dtype: Any = I32) -> np.ndarray:
+    return R.integers(low, high, size=shape, endpoint=True).astype(dtype)
+
+
+# ---- control flow and states -----------------------------------------------------------------------------------------------------
+
+
+def control_flow() -> None:
+    for taken in (True, False):
+        p = Program({"c": np.array(taken), "x": normal(2, 3)})
+        ty = tensor(F32, 2, 3)
+        then = p.region({}, lambda: [p.op("add", ["%x", "%x"], ty)])
+        other = p.region({}, lambda: [p.op("mul", ["%x", "%x"], ty)])
+        case("if", f"captured_{taken}".lower(), p, p.op("if", ["%c"], ty, regions=f"{then}, {other}"))
+    for turns in (0, 5):
+        p = Program({"n": np.array(turns, I32), "x": normal(4)})
+        count, vector = tensor(I32), tensor(F32, 4)
+        zero = p.const(np.array(0, I32))
+        head = p.region({"i": count, "y": vector}, lambda i, y: [p.op("not_equal", [i, "%n"], tensor(BOOL)), i, y], "condition")
+
+        def step(i: str, y: str) -> list[str]:
+            return [p.op("add", [i, p.const(np.array(1, I32))], count), p.op("add", [y, "%x"], vector)]
+
+        body = p.region({"j": count, "z": vector}, step)
+        case("while", f"turns_{turns}", p, *p.op("while", [zero, "%x"], count, vector, regions=f"{head}, {body}"))
+    p = Program({"n": np.array(3, I32)})
+    count = tensor(I32)
+    zero = p.const(np.array(0, I32))
+
+    def inner(outer: str, total: str) -> list[str]:
+        first = p.const(np.array(0, I32))
+        head = p.region({"k": count, "t": count}, lambda k, t: [p.op("not_equal", [k, outer], tensor(BOOL)), k, t], "condition")
+        one = lambda: p.const(np.array(1, I32))  # noqa: E731
+        body = p.region({"k2": count, "t2": count}, lambda k, t: [p.op("add", [k, one()], count), p.op("add", [t, k], count)])
+        _, sum_ = p.op("while", [first, total], count, count, regions=f"{head}, {body}")
+        return [p.op("add", [outer, one()], count), sum_]
+
+    head = p.region({"i": count, "s": count}, lambda i, s: [p.op("greater", ["%n", i], tensor(BOOL)), i, s], "condition")
+    body = p.region({"i2": count, "s2": count}, inner)
+    case("while", "nested", p, *p.op("while", [zero, zero], count, count, regions=f"{head}, {body}"))
+    graph = ('coreai.graph private @twice(%a: tensor<3xf32> {coreai.name = "a"}) -> (tensor<3xf32> {coreai.name = "b"}) {\n'
+             "%0 = coreai.add %a, %a : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>\ncoreai.output %0 : tensor<3xf32>\n}")
+    p = Program({"x": normal(3)})
+    first, second = p.fresh(tensor(F32, 3)), p.fresh(tensor(F32, 3))
+    for result, operand in ((first, "%x"), (second, first)):
+        p.lines.append(f"{result} = coreai.invoke @twice({operand}) : (tensor<3xf32>) -> tensor<3xf32>")
+    case("invoke", "twice", p, second, extra=graph)
+
+
+def states() -> None:
+    ty, token = tensor(F32, 4), "!coreai.token"
+    p = Program({"x": normal(4)}, {"s": normal(4)})
+    t0 = p.op("create_token", [], token)
+    old, t1 = p.op("read_handle", ["%s", t0], ty, token)
+    p.last["s"] = p.op("write_handle", ["%s", p.op("add", [old, "%x"], ty), t1], token)
+    case("write_handle", "accumulate", p, old)
+    p = Program({"x": normal(2)}, {"s": normal(4)})
+    t0 = p.op("create_token", [], token)
+    old, t1 = p.op("read_handle", ["%s", t0], ty, token)
+    bounds = [p.const(np.array([v], I32)) for v in (1, 3, 1)]
+    t2 = p.op("write_handle", ["%s", p.op("slice_update", [old, *bounds, "%x"], ty), t1], token)
+    new, p.last["s"] = p.op("read_handle", ["%s", t2], ty, token)
+    case("write_handle", "part", p, old, new)
+    p = Program({"x": normal(4)}, {"s": normal(4), "r": normal(4)})
+    t0, u0 = p.op("create_token", [], token), p.op("create_token", [], token)
+    (a, t1), (b, u1) = p.op("read_handle", ["%s", t0], ty, token), p.op("read_handle", ["%r", u0], ty, token)
+    joined = p.op("join_token", [t1, p.op("read_handle", ["%s", t0], ty, token)[1]], token)
+    p.last["s"] = p.op("write_handle", ["%s", b, joined], token)
+    p.last["r"] = p.op("write_handle", ["%r", p.op("mul", [a, "%x"], ty), u1], token)
+    case("join_token", "swap", p, a, b)
+
+
+# ---- kinds of elements -----------------------------------------------------------------------------------------------------------
+
+
+def complex_numbers() -> None:
+    ty, c = tensor(F32, 2, 3), tensor("complex<f32>", 2, 3)
+    parts = lambda n: {f"{n}{i}": normal(2, 3) for i in "ab"}  # noqa: E731
+
+    def start(*names: str) -> tuple[Program, list[str]]:
+        p = Program({k: v for n in names for k, v in parts(n).items()})
+        return p, [p.op("create_complex", [f"%{n}a", f"%{n}b"], c) for n in names]
+
+    def finish(name: str, p: Program, z: str, shape: str = ty) -> None:
+        case("complex", name, p, p.op("real_part", [z], shape), p.op("imaginary_part", [z], shape))
+
+    p, (z,) = start("z")
+    finish("create_complex", p, z)
+    for op in ("add", "sub", "mul", "divide"):
+        p, (z, w) = start("z", "w")
+        finish(op, p, p.op(op, [z, w], c))
+    for op in ("exp", "sin", "cos", "sinh", "cosh", "tan", "log", "sigmoid", "silu"):
+        p, (z,) = start("z")
+        finish(op, p, p.op(op, [z], c))
+    for op in ("equal", "not_equal"):
+        p, (z, w) = start("z", "w")
+        case("complex", op, p, p.op(op, [z, w], tensor(BOOL, 2, 3)))
+    p, (z,) = start("z")
+    turned = p.op("transpose", [z, p.const(np.array([1, 0], U32))], tensor("complex<f32>", 3, 2))
+    finish("transpose", p, turned, tensor(F32, 3, 2))
+    p, (z, w) = start("z", "w")
+    w = p.op("reshape", [w, p.const(np.array([3, 2], I32))], tensor("complex<f32>", 3, 2))
+    finish("batch_matmul", p, p.op("batch_matmul", [z, w], tensor("complex<f32>", 2, 2)), tensor(F32, 2, 2))
+
+
+def narrow_kinds() -> None:
+    for kind, bits in (("si4", 4), ("ui4", 4), ("si2", 2), ("ui2", 2)):
+        low = -(1 << (bits - 1)) if kind[0] == "s" else 0
+        codes = whole(3, 8, low=low, high=low + (1 << bits) - 1, dtype=I8)
+        p = Program({"x": normal(1, 8)})
+        wide = p.op("cast", [p.packed(codes, kind, bits)], tensor(F32, 3, 8))
+        case("constant", f"packed_{kind}", p, p.op("decomposable.broadcasting_add", [wide, "%x"], tensor(F32, 3, 8)))
+        p = Program({"x": normal(1, 8)})
+        wide = p.op("cast", [p.const(codes, kind)], tensor(F32, 3, 8))
+        case("constant", f"inline_{kind}", p, p.op("decomposable.broadcasting_add", [wide, "%x"], tensor(F32, 3, 8)))
+    floats = {"f8E4M3FN": [0.5, -448, 1.125, 0.015625], "f8E5M2": [0.5, -57344, 1.25, 6.1e-5], "f8E8M0FNU": [0.5, 1, 256, 4],
+              "f4E2M1FN": [0.5, -6, 1.5, 3]}
+    for kind, values in floats.items():
+        p = Program({"x": normal(4)})
+        wide = p.op("cast", [p.const(np.array(values, F32), kind)], tensor(F32, 4))
+        case("constant", f"inline_{kind}", p, p.op("add", [wide, "%x"], tensor(F32, 4)))
+    for kind in ("f8E4M3FN", "f8E5M2"):
+        p = Program({"x": np.concatenate([normal(24), np.array([0, -0.0, 1e9, -1e9, 448, 480, 1e-3, 61440, np.nan], F32)])})
+        narrow = p.op("cast", ["%x"], tensor(kind, 33))
+        case("cast", f"f32_to_{kind}", p, p.op("cast", [narrow], tensor(F32, 33)))
+    for to in (F64, I64, U64):
+        p = Program({"x": normal(9) * 50 if to is not U64 else np.abs(normal(9)) * 50})
+        case("cast", f"f32_to_{element(to)}", p, p.op("cast", ["%x"], tensor(to, 9)))
+    for dtype in (F64, I64, U64, I16):
+        p = Program({"x": whole(3, 4, low=0).astype(dtype), "y": whole(3, 4, low=1).astype(dtype)})
+        ty = tensor(dtype, 3, 4)
+        s = p.op("add", ["%x", "%y"], ty)
+        case("add", element(dtype), p, s, p.op("mul", [s, "%y"], ty), p.op("divide", ["%x", "%y"], ty), p.op("modulo", ["%x", "%y"], ty))
+        p = Program({"x": whole(3, 4).astype(dtype) if dtype is not U64 else whole(3, 4, low=0).astype(dtype)})
+        case("reduce_sum", element(dtype), p, p.op("reduce_sum", ["%x", p.const(np.array([0], I32))], tensor(dtype, 1, 4)))
+    wide = {"f8E4M3FN": ("f16", "f32", "bf16", "f8E8M0FNU"), "f8E5M2": ("f32",), "f4E2M1FN": ("f8E8M0FNU", "f16", "bf16")}
+    for data, scales in wide.items():
+        for scale in scales:
+            p = Program({"x": normal(1, 8)})
+            codes = p.const(R.choice(np.array([0, 0.5, 1, -1.5, 3, -4, 6, 2], F32), size=(4, 8)), data)
+            scaled = p.const(R.choice(np.array([0.5, 1, 2, 4], F32), size=(4, 2)), scale)
+            to = {"f16": F16, "bf16": BF16}.get(scale, F32)
+            zeros, bias = p.const(np.zeros((4, 2), F32), data), p.const(np.zeros((4, 2), F32), element(to))
+            w = p.op("cast", [p.op("blockwise_shift_scale", [codes, scaled, zeros, bias], tensor(to, 4, 8))], tensor(F32, 4, 8))
+            case("blockwise_shift_scale", f"{data}_{scale}", p, p.op("decomposable.broadcasting_mul", [w, "%x"], tensor(F32, 4, 8)))
+
+
+def quantization() -> None:
+    for dtype in (F32, F16):
+        for axis in (0, 1, -1):
+            p = Program({"x": normal(4, 5, dtype=dtype)})
+            operands = ["%x", p.const(np.array([-128, 127], dtype)), p.const(np.array(axis, I32))]
+            n = 4 if axis == 0 else 5
+            name = f"{element(dtype)}_{axis}".replace("-", "m")
+            case("symmetric_quantization_statistics", name, p, p.op("symmetric_quantization_statistics", operands, tensor(dtype, n)))
+    for ends in (np.array([-60, 60], I8), np.array([-128, 127], I16), np.array([0, 255], U8), np.array([0, 255], F32)):
+        x = normal(3, 6)
+        x[0], x[1] = np.abs(x[0]), -np.abs(x[1])
+        p = Program({"x": x})
+        outs = p.op("asymmetric_quantization_statistics", ["%x", p.const(ends), p.const(np.array(0, I32))],
+                    tensor(F32, 3), tensor(ends.dtype, 3))
+        case("asymmetric_quantization_statistics", element(ends.dtype), p, *outs)
+    for op, x in (("quantize", normal(3, 4)), ("dequantize", whole(3, 4, dtype=I8))):
+        for axis, n in ((0, 3), (1, 4)):
+            p = Program({"x": x})
+            scale, zero, base = R.uniform(0.05, 0.2, n).astype(F32), whole(n, dtype=I8), normal(n)
+            operands = ["%x", p.const(scale), p.const(zero), p.const(base), p.const(np.array(axis, I32))]
+            case(op, f"axis_{axis}", p, p.op(op, operands, tensor(I8 if op == "quantize" else F32, 3, 4)))
+        p = Program({"x": x})
+        operands = ["%x", p.const(np.array(0.07, F32)), p.const(np.array(2, I8)), p.const(np.array(0.5, F32)), p.const(np.array([0, 1], I32))]
+        case(op, "whole", p, p.op(op, operands, tensor(I8 if op == "quantize" else F32, 3, 4)))
+
+
+def sparse() -> None:
+    mask = R.random((4, 6)) < 0.4
+    count = int(mask.sum())
+    encoding = f"#coreai.sparse_tensor_encoding<bitmask, numNonZero = {count}, posWidth = 1, crdWidth = 1>"
+    for dtype in (F16, F32, I8):
+        p = Program({"x": normal(4, 6) if dtype is not I8 else whole(4, 6)})
+        values = normal(count, dtype=dtype) if dtype is not I8 else whole(count, dtype=I8)
+        s = p.op("build_sparse_with_bitmask", [p.const(values), p.packed(mask.astype(I8), "ui1", 1)], tensor(dtype, 4, 6)[:-1] + f", {encoding}>")
+        dense = p.op("sparse_with_bitmask_to_dense", [s], tensor(dtype, 4, 6))
+        wide = p.op("cast", [dense], p.types["%x"])
+        case("build_sparse_with_bitmask", element(dtype), p, p.op("add", [wide, "%x"], p.types["%x"]))
+    for vector in (1, 2):
+        p = Program({"x": normal(4 * vector, 6, dtype=F16)})
+        codes = p.packed(whole(count, low=0, high=3, dtype=I8), "ui2", 2)
+        s = p.op("build_sparse_with_bitmask", [codes, p.packed(mask.astype(I8), "ui1", 1)], f"tensor<4x6xui2, {encoding}>")
+        table = p.const(normal(1, 1, 4, vector, dtype=F16))
+        wide = encoding.replace(f"numNonZero = {count}", f"numNonZero = {count * vector}")
+        s = p.op("lut_to_sparse_with_bitmask", [s, table, p.const(np.array(0, I16))], f"tensor<{4 * vector}x6xf16, {wide}>")
+        dense = p.op("sparse_with_bitmask_to_dense", [s], tensor(F16, 4 * vector, 6))
+        case("lut_to_sparse_with_bitmask", f"vector_{vector}", p, p.op("add", [dense, "%x"], tensor(F16, 4 * vector, 6)))
+
+
+# ---- shapes, windows, sampling ---------------------------------------------------------------------------------------------------
+
+
+def shapes() -> None:
+    x = normal(2, 3, 4)
+    for dtype in (I16, I32, U16, U32):
+        p = Program({"x": x})
+        case("reshape", f"by_{element(dtype)}", p, p.op("reshape", ["%x", p.const(np.array([4, 6], dtype))], tensor(F32, 4, 6)))
+    for dtype in (I16, I32):
+        p = Program({"x": x})
+        bounds = [p.const(np.array(v, dtype)) for v in ([0, 1, -3], [2, 3, 4], [1, 1, 2])]
+        case("slice", f"by_{element(dtype)}", p, p.op("slice", ["%x", *bounds], tensor(F32, 2, 2, 2)))
+        p = Program({"x": x})
+        bounds = [p.const(np.array(v, dtype)) for v in ([1, 2, 3], [-3, 0, -5], [-1, -1, -2])]
+        case("slice", f"back_by_{element(dtype)}", p, p.op("slice", ["%x", *bounds], tensor(F32, 2, 2, 2)))
+        p = Program({"x": x, "i": whole(2, 2, 4, low=-3, high=2, dtype=dtype)})
+        case("gather_along_axis", f"negative_by_{element(dtype)}", p,
+             p.op("gather_along_axis", ["%x", "%i", p.const(np.array(1, I32))], tensor(F32, 2, 2, 4)))
+        p = Program({"x": x, "i": whole(3, 1, low=-2, high=1, dtype=dtype)})
+        case("gather_nd", f"negative_by_{element(dtype)}", p, p.op("gather_nd", ["%x", "%i"], tensor(F32, 3, 3, 4)))
+    p = Program({"x": normal(3, 4), "u": normal(2, 4), "i": np.array([[2], [0]], I32)})
+    region = p.region({"a": tensor(F32), "b": tensor(F32)}, lambda a, b: [b])
+    case("scatter_nd", "rows", p, p.op("scatter_nd", ["%x", "%i", "%u"], tensor(F32, 3, 4), regions=region))
+    for mode in ("add", "sub", "mul", "div", "max", "min"):
+        p = Program({"x": normal(3, 4), "u": normal(2, 4), "i": np.array([[2, 0, 1, 2], [0, 2, 2, 1]], I32)})
+        operands = ["%x", "%i", "%u", p.const(np.array(0, I32))]
+        case("scatter_along_axis", mode, p, p.op("scatter_along_axis", operands, tensor(F32, 3, 4),
+                                                 attrs=f"scatter_mode = #coreai.scatter_mode<{mode}>"))
+    for mode in ("symmetric", "circular", "reflect", "replicate"):
+        p = Program({"x": whole(3, 4)})
+        operands = ["%x", p.const(np.array([1, 2, 2, 1], U32)), p.const(np.array(0, I32))]
+        case("pad", mode, p, p.op("pad", operands, tensor(I32, 6, 7), attrs=f"padding_mode = #coreai.padding_mode<{mode}>"))
+    p = Program({"x": normal(2, 7)})
+    sizes = [p.const(np.array(3, U32)), p.const(np.array(-1, I32))]
+    case("split", "by_size", p, *p.op("split", ["%x", *sizes], *[tensor(F32, 2, n) for n in (3, 3, 1)]))
+    p = Program({"x": normal(2, 3)})
+    case("tile", "last_only", p, p.op("tile", ["%x", p.const(np.array([2], U32))], tensor(F32, 2, 6)))
+    p = Program({"x": normal(2, 3, 4)})
+    case("expand_dims", "negative", p, p.op("expand_dims", ["%x", p.const(np.array([3, -4], I32))], tensor(F32, 2, 1, 3, 1, 4)))
+    for approximate in ("sigmoid",):
+        for dtype in (F32, F16, BF16):
+            p = Program({"x": normal(4, 33, dtype=dtype)})
+            case("gelu", f"{approximate}_{element(dtype)}", p,
+                 p.op("gelu", ["%x"], tensor(dtype, 4, 33), attrs=f"approximate = #coreai.approximate<{approximate}>"))
+    for dtype, bounds in ((F32, (0, 1, 0.1)), (F16, (-5, 5, 1)), (I32, (10, 0, -3)), (I64, (0, 20, 7)), (U32, (3, 9, 2))):
+        p = Program({n: np.array(v, dtype) for n, v in zip("abc", bounds)})
+        case("range", f"values_{element(dtype)}", p, p.op("range", ["%a", "%b", "%c"], tensor(dtype, "?")))
+
+
+def empty_and_single() -> None:
+    for op in ("relu", "exp", "abs"):
+        for shape in ((), (0,), (2, 0, 3)):
+            p = Program({"x": normal(*shape)})
+            case(op, f"shape_{'x'.join(map(str, shape)) or 'scalar'}", p, p.op(op, ["%x"], tensor(F32, *shape)))
+    for shape in ((), (0, 3)):
+        p = Program({"x": normal(*shape), "y": normal(*shape)})
+        case("add", f"shape_{'x'.join(map(str, shape)) or 'scalar'}", p, p.op("add", ["%x", "%y"], tensor(F32, *shape)))
+    p = Program({"x": normal(2, 0), "y": normal(0, 3)})
+    case("batch_matmul", "empty_inner", p, p.op("batch_matmul", ["%x", "%y"], tensor(F32, 2, 3)))
+    p = Program({"x": normal(2, 0), "y": normal(2, 3)})
+    case("concat", "empty_part", p, p.op("concat", [p.const(np.array(1, I32)), "%x", "%y"], tensor(F32, 2, 3)))
+    for x in (np.zeros((2, 3), F32), np.array([[0, np.nan, -0.0], [np.inf, 1, 0]], F32)):
+        p = Program({"x": x})
+        case("non_zero", "some" if np.any(x) else "none", p, p.op("non_zero", ["%x"], tensor(I32, "?", 2)))
+
+
+def dynamic() -> None:
+    p = Program({"x": normal(3, 4)}, dynamic={"x": tensor(F32, "?", 4)})
+    shape = p.op("get_shape", ["%x"], tensor(U32, 2))
+    rows = p.op("slice", [shape, *[p.const(np.array([v], I32)) for v in (0, 1, 1)]], tensor(U32, 1))
+    target = p.op("concat", [p.const(np.array(0, I32)), rows, p.const(np.array([2, 2], U32))], tensor(U32, 3))
+    case("reshape", "dynamic", p, p.op("reshape", ["%x", target], tensor(F32, "?", 2, 2)))
+    p = Program({"x": normal(5), "n": np.array(3, I32)}, dynamic={"x": tensor(F32, "?")})
+    numbers = p.op("range", [p.const(np.array(0, I32)), "%n", p.const(np.array(1, I32))], tensor(I32, "?"))
+    rows = p.op("expand_dims", [numbers, p.const(np.array([1], I32))], tensor(I32, "?", 1))
+    case("range", "first_n", p, p.op("gather_nd", ["%x", rows], tensor(F32, "?")))
+    p = Program({"x": np.array([0, 2, 0, 3, 4], F32)})
+    places = p.op("non_zero", ["%x"], tensor(I32, "?", 1))
+    case("non_zero", "gathered", p, p.op("gather_nd", ["%x", places], tensor(F32, "?")))
+    p = Program({"x": normal(2, 6), "n": np.array([4], I32)})
+    ends = p.op("concat", [p.const(np.array(0, I32)), p.const(np.array([2], I32)), "%n"], tensor(I32, 2))
+    case("slice", "up_to_n", p, p.op("slice", ["%x", p.const(np.array([0, 0], I32)), ends, p.const(np.array([1, 1], I32))], tensor(F32, "?", "?")))
+
+
+def windows() -> None:
+    def numbers(p: Program, *lists: Iterable[int]) -> list[str]:
+        return [p.const(np.array(v, U32)) for v in lists]
+
+    for dtype in (F32, F16, I32):
+        x = normal(1, 2, 7, 8, dtype=dtype) if dtype is not I32 else whole(1, 2, 7, 8)
+        for ceil in (False, True):
+            p = Program({"x": x})
+            operands = ["%x", *numbers(p, [2, 3], [2, 2], [1, 2]), p.const(np.array(ceil))]
+            h, w = ((7 - 2) // 2 + 1, (8 - 5) // 2 + 1) if not ceil else (-(-(7 - 2) // 2) + 1, -(-(8 - 5) // 2) + 1)
+            case("max_pool_2d", f"{element(dtype)}_{'ceil' if ceil else 'floor'}", p, p.op("max_pool_2d", operands, tensor(dtype, 1, 2, h, w)))
+        p = Program({"x": x})
+        case("sum_pool_2d", element(dtype), p,
+             p.op("sum_pool_2d", ["%x", *numbers(p, [2, 3], [2, 1], [1, 2])], tensor(dtype, 1, 2, 3, 4)))
+    p = Program({"x": normal(1, 2, 4, 5, 6)})
+    case("max_pool_3d", "f32", p, p.op("max_pool_3d", ["%x", *numbers(p, [2, 2, 3], [1, 2, 1], [1, 1, 1]), p.const(np.array(False))],
+                                       tensor(F32, 1, 2, 3, 2, 4)))
+    p = Program({"x": normal(1, 2, 4, 5, 6)})
+    case("sum_pool_3d", "f32", p, p.op("sum_pool_3d", ["%x", *numbers(p, [2, 2, 3], [1, 2, 1], [1, 1, 1])], tensor(F32, 1, 2, 3, 2, 4)))
+    for groups in (1, 2):
+        p = Program({"x": normal(1, 4, 5, 6), "w": normal(4, 3, 3, 2)})
+        operands = ["%x", "%w", *numbers(p, [2, 1], [1, 0], [1, 2], [1, 0]), p.const(np.array(groups, U32))]
+        h, w = (5 - 1) * 2 - 2 + 2 + 1 + 1, (6 - 1) * 1 + 2 + 1
+        case("conv_transpose2d", f"groups_{groups}", p, p.op("conv_transpose2d", operands, tensor(F32, 1, 3 * groups, h, w)))
+    p = Program({"x": normal(1, 2, 3, 4, 3), "w": normal(2, 3, 2, 2, 3)})
+    operands = ["%x", "%w", *numbers(p, [1, 2, 1], [0, 1, 0], [1, 1, 1], [0, 0, 0]), p.const(np.array(1, U32))]
+    case("conv_transpose3d", "f32", p, p.op("conv_transpose3d", operands, tensor(F32, 1, 3, 4, 6, 5)))
+
+
+def sampling() -> None:
+    for dtype in (F32, F16):
+        for mode in ("linear", "nearest_neighbor"):
+            grids = {"half_pixel": ([1, 2, 9, 4], [1, 1, 1.5, 0.8], [0, 0, 0, 0]),
+                     "align_corners": ([1, 2, 11, 3], [1, 1, 2, 0.5], [0, 0, -0.5, 0.25]),
+                     "shifted": ([1, 2, 6, 5], [1, 1, 1, 1], [0, 0, 0.3, -1.7])}
+            for name, (shape, scale, offset) in grids.items():
+                p = Program({"x": normal(1, 2, 6, 5, dtype=dtype)})
+                operands = ["%x", p.const(np.array(shape, I32)), p.const(np.array(scale, F32)), p.const(np.array(offset, F32))]
+                case("interpolate", f"{element(dtype)}_{mode}_{name}", p, p.op(
+                    "interpolate", operands, tensor(dtype, *shape), attrs=f"interpolation_mode = #coreai.interpolation_mode<{mode}>"))
+            points = np.concatenate([R.uniform(-1, 6, size=(12, 2)), [[0, 0], [4, 5], [1.5, 2.5], [0.5, 3.5]]]).astype(F32)
+            p = Program({"x": normal(5, 6, dtype=dtype), "c": points})
+            case("interpolate_coordinates", f"{element(dtype)}_{mode}", p, p.op(
+                "interpolate_coordinates", ["%x", "%c"], tensor(dtype, 16), attrs=f"interpolation_mode = #coreai.interpolation_mode<{mode}>"))
+
+
+def draw() -> None:
+    for family in (control_flow, states, complex_numbers, narrow_kinds, quantization, sparse, shapes, empty_and_single,
+                   dynamic, windows, sampling):
+        family()
+
+
+async def run(c: Case, asset: Any) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    wrap = lambda v: NDArray(v if v.ndim == 0 else np.ascontiguousarray(v))  # noqa: E731
+    state = {k: wrap(np.array(v)) for k, v in c.program.states.items()}
+    async with asset.executable() as model:
+        function = model.load_function("main")
+        result = await function(inputs={k: wrap(v) for k, v in c.program.inputs.items()}, state=state)
+        return {k: np.array(v.numpy()) for k, v in result.items()}, {k: np.array(v.numpy()) for k, v in state.items()}
+
+
+def write(c: Case, out: Path) -> str:
+    folder = out / c.op
+    folder.mkdir(parents=True, exist_ok=True)
+    text = c.program.text(c.results, c.extra)
+    if os.environ.get("SHOW"):
+        print(text, file=sys.stderr)
+    with Context():
+        module = Module.parse(text)
+        asset = AIProgram._from_mlir_module(module).save_asset(folder / f"{c.name}.aimodel")
+    results, after = asyncio.run(run(c, asset))
+    tensors = {f"in.{k}": v for k, v in c.program.inputs.items()} | {f"state.{k}": v for k, v in c.program.states.items()}
+    tensors |= {f"out.{k}": v for k, v in results.items()} | {f"after.{k}": v for k, v in after.items()}
+    save_file({k: np.ascontiguousarray(v).reshape(v.shape) for k, v in tensors.items()}, folder / f"{c.name}.safetensors")
+    return ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", action="append", default=[])
+    args = parser.parse_args()
+    draw()
+    counts = {"written": 0, "refused": 0}
+    for c in CASES:
+        if args.only and c.op not in args.only:
+            continue
+        # One process a case: a case that traps in the runtime must not end the suite.
+        read, writer = os.pipe()
+        if (pid := os.fork()) == 0:
+            os.close(read)
+            try:
+                reason = write(c, args.out)
+            except BaseException as error:  # noqa: BLE001
+                reason = f"{type(error).__name__}: {error}".strip()
+            os.write(writer, f"done {reason}".encode())
+            os._exit(0)
+        os.close(writer)
+        answer = b""
+        while chunk := os.read(read, 65536):
+            answer += chunk
+        os.close(read)
+        os.waitpid(pid, 0)
+        if answer == b"done ":
+            counts["written"] += 1
+        else:
+            counts["refused"] += 1
+            print(f"{c.op}/{c.name}: {answer.decode().removeprefix('done ') or 'trapped'}", file=sys.stderr)
+    print(counts, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

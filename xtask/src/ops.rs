@@ -1,0 +1,196 @@
+//! `cargo xtask conformance ops DIR`: recorded calls of one-operation assets, repeated through the library.
+//!
+//! `DIR/OP/CASE.aimodel` is an asset with the function `main`, `DIR/OP/CASE.safetensors` its recording: inputs `in.NAME`,
+//! states before the call `state.NAME`, results `out.NAME`, states after it `after.NAME`. How close a result must be follows
+//! from its kind and the operation ([`ulps`]).
+
+mod ulps;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use russet::tensors::{self, NamedTensors};
+use russet::{Function, Results};
+use russet_graph::ops::shape::unravel;
+use russet_graph::tensor::{Tensor, TensorMut, strides};
+
+use crate::tally::{Failure, Tally, chain};
+use ulps::Bound;
+
+/// Repeats every recorded call below a folder, with a line for every operation and one for every case that failed.
+pub(crate) fn replay_all(folder: &Path) -> Result<Tally, Failure> {
+    let mut by_op: BTreeMap<String, (Tally, f64)> = BTreeMap::new();
+    for (op, asset) in cases(folder)? {
+        let outcome = catch_unwind(AssertUnwindSafe(|| replay(&op, &asset)));
+        let outcome = outcome.unwrap_or_else(|_| Err("it panicked".into()));
+        let (tally, worst) = by_op.entry(op.clone()).or_default();
+        match &outcome {
+            Ok(distance) => *worst = worst.max(*distance),
+            Err(failure) => {
+                let name = asset.file_stem().unwrap_or_default().to_string_lossy();
+                println!("{op}/{name}: {}", chain(&**failure));
+            }
+        }
+        tally.count(outcome.is_ok());
+    }
+    let mut all = Tally::default();
+    println!(
+        "{:<34} {:>7} {:>7}  worst, in parts of what is allowed",
+        "operation", "passed", "failed"
+    );
+    for (op, (tally, worst)) in by_op {
+        println!(
+            "{op:<34} {:>7} {:>7}  {worst:.2}",
+            tally.passed, tally.failed
+        );
+        all.passed += tally.passed;
+        all.failed += tally.failed;
+    }
+    Ok(all)
+}
+
+/// Operation and asset of every recorded case, in order.
+fn cases(folder: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let mut found = Vec::new();
+    for op in entries(folder)?.into_iter().filter(|p| p.is_dir()) {
+        let name = op
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let recorded = |p: &PathBuf| {
+            p.extension().is_some_and(|e| e == "aimodel")
+                && p.with_extension("safetensors").is_file()
+        };
+        let assets = entries(&op)?.into_iter().filter(recorded);
+        found.extend(assets.map(|asset| (name.clone(), asset)));
+    }
+    Ok(found)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let read = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut paths = read
+        .map(|e| Ok(e?.path()))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Recorded tensors whose elements lie in the order of other axes than their shape says: operation, tensor, the axes in the
+/// order of storage. The recording script hands these to its writer as transposed views, which stores them as they lie.
+const STORED_ASKEW: [(&str, &str, [usize; 4]); 1] = [("scatter_along_axis", "in.i", [0, 2, 3, 1])];
+
+/// A recorded tensor with its elements where its shape says.
+fn straight(op: &str, key: &str, tensor: Tensor) -> Result<Tensor, Failure> {
+    let row = STORED_ASKEW.iter().find(|(o, k, _)| (*o, *k) == (op, key));
+    let Some((_, _, order)) = row.filter(|(_, _, order)| order.len() == tensor.shape.len()) else {
+        return Ok(tensor);
+    };
+    let stored: Vec<usize> = order.iter().map(|&a| tensor.shape[a]).collect();
+    let step = strides(&stored);
+    let mut out = TensorMut::zeros(tensor.dtype, &tensor.shape)?;
+    for i in 0..out.len() {
+        let at = unravel(i, &tensor.shape);
+        let place = order.iter().zip(&step).map(|(&a, s)| at[a] * s).sum();
+        out.set(i, tensor.get(place));
+    }
+    Ok(out.finish())
+}
+
+/// The tensors of a recording by their part in the call.
+#[derive(Default)]
+struct Record {
+    inputs: NamedTensors,
+    states: NamedTensors,
+    outputs: NamedTensors,
+    after: NamedTensors,
+}
+
+impl Record {
+    fn read(op: &str, path: &Path) -> Result<Self, Failure> {
+        let mut record = Self::default();
+        for (key, tensor) in tensors::read(path)? {
+            let (part, name) = key
+                .split_once('.')
+                .ok_or_else(|| format!("{key:?} has no part"))?;
+            let list = match part {
+                "in" => &mut record.inputs,
+                "state" => &mut record.states,
+                "out" => &mut record.outputs,
+                "after" => &mut record.after,
+                _ => return Err(format!("{key:?} is of no known part").into()),
+            };
+            let tensor = straight(op, &key, tensor)?;
+            list.push((name.to_owned(), tensor));
+        }
+        Ok(record)
+    }
+}
+
+/// Repeats one call, by a plan and by the interpreter, and gives the distance of its worst element, in parts of what is allowed.
+fn replay(op: &str, asset: &Path) -> Result<f64, Failure> {
+    let record = Record::read(op, &asset.with_extension("safetensors"))?;
+    let module = russet::open_module(asset)?;
+    let mut function = Function::new(Arc::new(module), "main", 1)?;
+    let results = function.call(&record.inputs, &record.states)?;
+    let planned = compare(op, &record, &results)?;
+    let results = function.interpreted().call(&record.inputs, &record.states);
+    let interpreted = compare(op, &record, &results?).map_err(|e| format!("interpreted, {e}"))?;
+    Ok(planned.max(interpreted))
+}
+
+fn compare(op: &str, record: &Record, results: &Results) -> Result<f64, Failure> {
+    if record.outputs.len() != results.outputs.len() {
+        return Err(format!(
+            "{} results, recorded {}",
+            results.outputs.len(),
+            record.outputs.len()
+        )
+        .into());
+    }
+    let pairs = [
+        (&record.outputs, &results.outputs),
+        (&record.after, &results.states),
+    ];
+    let mut worst: f64 = 0.0;
+    for (expected, computed) in pairs {
+        for (name, want) in expected {
+            let got = computed.iter().find(|(n, _)| n == name);
+            let (_, got) = got.ok_or_else(|| format!("there is no result {name:?}"))?;
+            worst = worst.max(distance(op, name, got, want)?);
+        }
+    }
+    Ok(worst)
+}
+
+/// The worst distance of an element of one result, in parts of what is allowed; an error where that is above 1.
+fn distance(op: &str, name: &str, got: &Tensor, want: &Tensor) -> Result<f64, Failure> {
+    if (got.dtype, &got.shape) != (want.dtype, &want.shape) {
+        return Err(format!("{name} is {}, recorded {}", got.ty(), want.ty()).into());
+    }
+    let bound = Bound::of(op, want);
+    let mut wrong = Vec::new();
+    let mut worst: f64 = 0.0;
+    for (i, (x, y)) in got.scalars().zip(want.scalars()).enumerate() {
+        let d = bound.distance(x, y);
+        worst = worst.max(d);
+        if d > 1.0 {
+            wrong.push(format!("[{i}] {x:?}, recorded {y:?}"));
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(worst);
+    }
+    let total = wrong.len();
+    wrong.truncate(4);
+    Err(format!(
+        "{name}: {total} of {} elements: {}",
+        got.len(),
+        wrong.join("; ")
+    )
+    .into())
+}

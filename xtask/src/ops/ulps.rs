@@ -1,0 +1,140 @@
+//! How far a result of one operation may be from its recording.
+//!
+//! Integers and truth values are equal. A float of an operation on single elements is within two units in the last place
+//! (one, for the 16-bit kinds). Operations that round many times on the way, above all sums and matrix products, whose order
+//! of addition is nobody's business, are within a part of the largest recorded element: where the runtime rounds every step to
+//! sixteen bits, what is small beside it is noise. A quotient of 16-bit floats that is rounded down may fall to the next whole
+//! number, because the runtime rounds it to sixteen bits before at the ends of rows and not elsewhere.
+
+use russet_graph::tensor::{Scalar, Tensor};
+use russet_graph::types::DType;
+
+/// Operations that round many times on the way to an element.
+const MANY_STEPS: [&str; 19] = [
+    "batch_matmul",
+    "blockwise_shift_scale",
+    "broadcasting_batch_matmul",
+    "complex",
+    "composite",
+    "conv2d",
+    "conv3d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "interpolate",
+    "interpolate_coordinates",
+    "reduce_mean",
+    "reduce_product",
+    "reduce_sum",
+    "scan",
+    "scatter_along_axis",
+    "softmax",
+    "sumpool2d",
+    "sumpool3d",
+];
+
+/// What is allowed for the elements of one result.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bound {
+    /// Nothing but equality.
+    Exact,
+    /// Units in the last place: bits of the mantissa, smallest exponent, how many units.
+    Ulps(i32, i32, f64),
+    /// An absolute distance.
+    Within(f64),
+}
+
+impl Bound {
+    /// The bound for results of an operation.
+    pub(super) fn of(op: &str, recorded: &Tensor) -> Self {
+        let floors = op.ends_with("floor_divide");
+        let sums = MANY_STEPS.contains(&op);
+        match recorded.dtype {
+            DType::F16 if floors => Self::Within(1.0),
+            DType::F64 if sums => Self::Within(1e-12 * largest(recorded)),
+            DType::F32 | DType::C32 if sums => Self::Within(1e-5 * largest(recorded)),
+            DType::F16 | DType::C16 if sums => Self::Within(2e-3 * largest(recorded)),
+            DType::BF16 if sums => Self::Within(1.6e-2 * largest(recorded)),
+            DType::F64 => Self::Ulps(52, -1022, 2.0),
+            DType::F32 | DType::C32 => Self::Ulps(23, -126, 2.0),
+            DType::F16 | DType::C16 => Self::Ulps(10, -14, 1.0),
+            DType::BF16 => Self::Ulps(7, -126, 1.0),
+            _ => Self::Exact,
+        }
+    }
+
+    /// The distance of two elements in parts of what is allowed.
+    pub(super) fn distance(self, got: Scalar, want: Scalar) -> f64 {
+        match (got, want) {
+            (Scalar::Float(a), Scalar::Float(b)) => self.floats(a, b),
+            (Scalar::Complex(a, b), Scalar::Complex(c, d)) => {
+                self.floats(a, c).max(self.floats(b, d))
+            }
+            (a, b) if a == b => 0.0,
+            _ => f64::INFINITY,
+        }
+    }
+
+    fn floats(self, got: f64, want: f64) -> f64 {
+        if got == want || (got.is_nan() && want.is_nan()) {
+            return 0.0;
+        }
+        let allowed = match self {
+            Self::Exact => 0.0,
+            Self::Ulps(mantissa, lowest, count) => {
+                let exponent = if want == 0.0 {
+                    lowest
+                } else {
+                    (want.abs().log2().floor() as i32).max(lowest)
+                };
+                count * 2f64.powi(exponent - mantissa)
+            }
+            Self::Within(distance) => distance,
+        };
+        let parts = (got - want).abs() / allowed;
+        if parts.is_nan() { f64::INFINITY } else { parts }
+    }
+}
+
+/// The largest finite magnitude.
+fn largest(tensor: &Tensor) -> f64 {
+    let size = |s: Scalar| match s {
+        Scalar::Complex(re, im) => re.abs().max(im.abs()),
+        other => other.float().abs(),
+    };
+    tensor
+        .scalars()
+        .map(size)
+        .filter(|v| v.is_finite())
+        .fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_those_of_the_kind() {
+        let bound = |dtype| Bound::of("exp", &Tensor::from_floats(dtype, &[], &[1.0]).unwrap());
+        let near =
+            |dtype, step: f64| bound(dtype).distance(Scalar::Float(1.0 + step), Scalar::Float(1.0));
+        assert_eq!(near(DType::F32, 2f64.powi(-22)), 1.0);
+        assert_eq!(near(DType::F16, 2f64.powi(-10)), 1.0);
+        assert_eq!(near(DType::BF16, 2f64.powi(-6)), 2.0);
+        let tiny = bound(DType::F16).distance(Scalar::Float(0.0), Scalar::Float(2f64.powi(-24)));
+        assert_eq!(tiny, 1.0);
+    }
+
+    #[test]
+    fn what_is_not_a_number_equals_itself_only() {
+        let bound = Bound::Within(1e-5);
+        let distance = |a, b| bound.distance(Scalar::Float(a), Scalar::Float(b));
+        assert_eq!(distance(f64::NAN, f64::NAN), 0.0);
+        assert_eq!(distance(f64::NAN, 1.0), f64::INFINITY);
+        assert_eq!(distance(f64::INFINITY, f64::INFINITY), 0.0);
+        assert_eq!(distance(f64::INFINITY, 1.0), f64::INFINITY);
+        assert_eq!(
+            Bound::Exact.distance(Scalar::Int(3), Scalar::Int(4)),
+            f64::INFINITY
+        );
+    }
+}
