@@ -207,7 +207,7 @@ fn errors_say_where() {
     let unknown = changed(record, 0xff);
     assert_eq!(
         (unknown.section, unknown.offset),
-        (Section::Records, record + 1)
+        (Section::Records, record)
     );
     assert!(
         matches!(
@@ -220,8 +220,7 @@ fn errors_say_where() {
         "{unknown}"
     );
     assert!(unknown.to_string().contains(&format!(
-        "attribute and type section at byte {}",
-        record + 1
+        "attribute and type section at byte {record}"
     )));
     assert_eq!(
         problem(Vec::new()).problem,

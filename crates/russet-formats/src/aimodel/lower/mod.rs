@@ -82,7 +82,8 @@ impl Lowering<'_> {
                         .values
                         .text(name)
                         .ok_or_else(|| wrong(op, "name", "text"))?;
-                    self.graphs(op, &format!("{prefix}{name}."))?;
+                    let prefix = self.qualified(op, prefix, &format!("{name}."))?;
+                    self.graphs(op, &prefix)?;
                 }
                 "serialization.terminator" => {}
                 _ => {
@@ -94,6 +95,13 @@ impl Lowering<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A name with those of the namespaces around it.
+    fn qualified(&mut self, op: &RawOp, prefix: &str, name: &str) -> Result<String> {
+        let full = format!("{prefix}{name}");
+        self.values.spend_text(&full).map_err(|p| at(op, p))?;
+        Ok(full)
     }
 
     fn graph(&mut self, op: &RawOp, prefix: &str) -> Result<Graph> {
@@ -113,7 +121,7 @@ impl Lowering<'_> {
             .ok_or_else(|| wrong(op, "name", "text"))?;
         let (inputs, results) = self.signature(op, need("functionType")?)?;
         let mut body = Body {
-            graph: Graph::new(&format!("{prefix}{name}")),
+            graph: Graph::new(&self.qualified(op, prefix, &name)?),
             names: HashMap::new(),
         };
         body.graph.inputs = self.ports(op, &inputs, need("argAttrs")?)?;
@@ -258,7 +266,7 @@ impl Lowering<'_> {
             body.names.insert(value.0, id);
             outputs.push(id);
         }
-        let location = self.values.location(op.location);
+        let location = self.values.location(op.location).map_err(|p| at(op, p))?;
         Ok(graph::Node {
             op: what,
             inputs,
