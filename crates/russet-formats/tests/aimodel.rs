@@ -219,9 +219,11 @@ fn errors_say_where() {
         ),
         "{unknown}"
     );
-    assert!(unknown.to_string().contains(&format!(
-        "attribute and type section at byte {record}"
-    )));
+    assert!(
+        unknown
+            .to_string()
+            .contains(&format!("attribute and type section at byte {record}"))
+    );
     assert_eq!(
         problem(Vec::new()).problem,
         Problem::Truncated("the magic number")

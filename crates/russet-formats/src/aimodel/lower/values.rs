@@ -219,7 +219,7 @@ impl<'a> Values<'a> {
     /// Takes from what attributes may still cost.
     fn spend(&mut self, parts: usize) -> Outcome<()> {
         self.parts = self.parts.checked_sub(parts).ok_or(Problem::Limit {
-            what: "the parts of all attributes",
+            what: "the parts of all attributes, types and names",
             value: parts as u64,
             limit: self.parts as u64,
         })?;
