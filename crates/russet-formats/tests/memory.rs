@@ -60,10 +60,6 @@ fn check(name: &str, bytes: Vec<u8>) {
     }
     let took = start.elapsed();
     assert!(took < Duration::from_secs(5), "{name}: {took:?}");
-    println!(
-        "{name}: {len} bytes, read {read}, printed {printed}, {}",
-        module.map_or_else(|e| e.to_string(), |_| "sound".into())
-    );
 }
 
 fn output() -> Vec<u8> {
@@ -248,12 +244,8 @@ fn gguf_array(kind: u32, count: u64, items: &[u8]) -> Vec<u8> {
 fn check_gguf(name: &str, bytes: Vec<u8>) {
     let len = bytes.len();
     let shared = SharedBytes::from_vec(bytes);
-    let (file, read) = cost(|| Gguf::read(shared));
+    let (_file, read) = cost(|| Gguf::read(shared));
     assert!(read <= SMALL + 16 * len, "{name}: {read} bytes for {len}");
-    println!(
-        "{name}: {len} bytes, read {read}, {}",
-        file.map_or_else(|e| e.to_string(), |_| "sound".into())
-    );
 }
 
 #[test]
