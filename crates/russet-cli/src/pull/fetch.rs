@@ -163,9 +163,10 @@ fn explain(log: &str, entry: &Entry) -> PullError {
         return PullError::NoPip;
     }
     let mut lines = log.lines().map(str::trim).filter(|l| !l.is_empty());
+    // pip's own exceptions are announced first and named in the last line of a traceback.
     let error = lines
         .clone()
-        .rfind(|l| l.starts_with("ERROR:"))
+        .rfind(|l| l.starts_with("ERROR:") && !l.ends_with("Exception:"))
         .or_else(|| lines.next_back());
     failed(
         entry,

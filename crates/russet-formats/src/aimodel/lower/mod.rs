@@ -137,6 +137,7 @@ impl Lowering<'_> {
         }
         if let Some(block) = only_block(op)? {
             body.graph.body = self.block(&mut body, block, op)?;
+            arguments_fit(op, &body.graph)?;
         }
         Ok(body.graph)
     }
@@ -335,6 +336,15 @@ impl Lowering<'_> {
             out.push(((*name).into(), self.values.attr(id).map_err(|p| at(op, p))?));
         }
         Ok(out)
+    }
+}
+
+/// The arguments of a body have the very types of its signature: the text form writes only one of them.
+fn arguments_fit(op: &RawOp, graph: &Graph) -> Result<()> {
+    let types = graph.inputs.iter().map(|port| Some(&port.ty));
+    match types.eq(graph.body.args.iter().map(|id| graph.ty(*id))) {
+        true => Ok(()),
+        false => Err(wrong(op, "functionType", "the types of its arguments")),
     }
 }
 

@@ -429,7 +429,7 @@ impl<'a> Values<'a> {
         Ok(line)
     }
 
-    /// `directory/file:line:column`, unless the file is a placeholder such as `<string>`.
+    /// `directory/file:line:column`, unless the file is a placeholder such as `<string>` or `-`.
     fn frame(&self, id: AttrId) -> Option<Arc<str>> {
         let AttrRecord::Debug(DebugAttr::Source {
             file,
@@ -444,7 +444,7 @@ impl<'a> Values<'a> {
         else {
             return None;
         };
-        if name.is_empty() || name.starts_with('<') {
+        if name.is_empty() || name.starts_with('<') || &**name == "-" {
             return None;
         }
         let slash = if directory.is_empty() { "" } else { "/" };
