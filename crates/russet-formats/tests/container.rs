@@ -444,3 +444,34 @@ fn operations_keep_the_rules() {
         "{deep}"
     );
 }
+
+#[test]
+fn a_body_has_the_arguments_of_its_signature() {
+    let body = |argument: u64| {
+        let mut file = sample();
+        let (token, scalar) = (file.ty(32, &[]), file.ty(20, &[]));
+        let ty = file.ty(30, &[indices(&[]), indices(&[token])]);
+        let signature = file.attr(4, &[varint(ty)]);
+        let properties = file.graph_properties(common::NAME, signature);
+        let arguments = indices(&[[token, scalar][argument as usize] << 1]);
+        let block = [varint(1 << 1 | 1), arguments, vec![0], output()].concat();
+        file.ops.push(holder(
+            GRAPH,
+            properties,
+            &[varint(1), varint(1), block].concat(),
+        ));
+        read(&file.finish())
+    };
+    body(0).unwrap();
+    let other = body(1).unwrap_err();
+    assert!(
+        matches!(
+            other.problem,
+            Problem::Kind {
+                what: "functionType",
+                ..
+            }
+        ),
+        "{other}"
+    );
+}

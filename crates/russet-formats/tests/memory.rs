@@ -50,9 +50,8 @@ fn check(name: &str, bytes: Vec<u8>) {
         read <= SMALL + READING * len,
         "{name}: {read} bytes for {len}"
     );
-    let mut printed = 0;
     if let Ok(module) = &module {
-        printed = cost(|| text::print(module)).1;
+        let printed = cost(|| text::print(module)).1;
         assert!(
             printed <= SMALL + PRINTING * len,
             "{name}: a text of {printed} bytes for {len}"
