@@ -4,6 +4,7 @@
 //! compiler nor clippy checks. Each prints a line per case and closes with `N passed, N failed`.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod compare;
 mod lm;
 mod read;
@@ -44,6 +45,13 @@ enum Conformance {
         #[arg(long, value_name = "DIR")]
         records: Option<PathBuf>,
     },
+    /// Answer a question greedily with BUNDLE and compare tokens and logits with RECORD (.safetensors)
+    Answer {
+        bundle: PathBuf,
+        record: PathBuf,
+        #[arg(long, default_value = "What is the capital of France?")]
+        question: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -51,6 +59,11 @@ fn main() -> ExitCode {
         Command::Conformance(Conformance::Lm { folder, records }) => {
             lm::replay_all(&folder, records.as_deref())
         }
+        Command::Conformance(Conformance::Answer {
+            bundle,
+            record,
+            question,
+        }) => answer::replay(&bundle, &record, &question),
         Command::Read { folder } => read::read_all(&folder),
         Command::Tidy => tidy::check_all(),
     };
