@@ -34,7 +34,12 @@ pub(crate) fn replay(bundle: &Path, record: &Path, question: &str) -> Result<Tal
     };
     let prompt = model.prompt(&[Message::new("user", question)], &render)?;
     let mut tally = Tally::default();
-    report(&mut tally, "prompt tokens", prompt == recorded.prompt, prompt.len());
+    report(
+        &mut tally,
+        "prompt tokens",
+        prompt == recorded.prompt,
+        prompt.len(),
+    );
     let mut engine = model.engine()?;
     engine::resume(&mut engine, &prompt, &|| false)?;
     let mut distance = Distance::NONE;
@@ -45,14 +50,30 @@ pub(crate) fn replay(bundle: &Path, record: &Path, question: &str) -> Result<Tal
         greedy.push(largest(engine.logits()));
         engine.feed(&[token], &|| false)?;
     }
-    report(&mut tally, "greedy tokens", greedy == recorded.greedy, greedy.len());
-    println!("worst error {:.3e}, least cosine {:.7}", distance.error, distance.cosine);
-    report(&mut tally, "rows of logits", distance.cosine >= COSINE, distance.rows);
+    report(
+        &mut tally,
+        "greedy tokens",
+        greedy == recorded.greedy,
+        greedy.len(),
+    );
+    println!(
+        "worst error {:.3e}, least cosine {:.7}",
+        distance.error, distance.cosine
+    );
+    report(
+        &mut tally,
+        "rows of logits",
+        distance.cosine >= COSINE,
+        distance.rows,
+    );
     Ok(tally)
 }
 
 fn report(tally: &mut Tally, what: &str, passed: bool, count: usize) {
-    println!("{what}: {count} {}", if passed { "equal" } else { "FAILED" });
+    println!(
+        "{what}: {count} {}",
+        if passed { "equal" } else { "FAILED" }
+    );
     tally.count(passed && count > 0);
 }
 

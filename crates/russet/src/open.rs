@@ -15,7 +15,9 @@ use russet_kernels::mem::{FileMap, SharedBytes};
 use russet_kernels::threads::Pool;
 use serde_json::Value;
 
-use crate::bundle::{BundleError, DirectorySource, LanguageBundle, LanguageConfig, Source};
+use crate::bundle::{
+    BundleError, DirectorySource, LanguageBundle, LanguageConfig, Source, regular,
+};
 use crate::engine::{EngineError, EngineOptions, SequentialEngine, Token};
 use crate::sample::SamplingError;
 use crate::session::Chat;
@@ -427,7 +429,8 @@ impl Model {
 }
 
 fn map(path: &Path) -> Result<SharedBytes, Error> {
-    let map = FileMap::open(path).map_err(|source| Error::Io {
+    let map = regular(path).and_then(|()| FileMap::open(path));
+    let map = map.map_err(|source| Error::Io {
         path: path.into(),
         source,
     })?;
