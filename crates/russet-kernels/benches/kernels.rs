@@ -100,7 +100,7 @@ fn packed(bencher: Bencher<'_, '_>, m: usize, (rows, k): (usize, usize), threads
             out: &mut y[..],
             add: None,
         };
-        packed_linear(&pool, black_box(&x), m, &mut [product]);
+        packed_linear(&pool, black_box(&x), m, &mut [Some(product)]);
     });
 }
 

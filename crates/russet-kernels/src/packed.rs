@@ -143,6 +143,11 @@ impl PackedRows {
         self.k
     }
 
+    /// Whether activations quantised for one matrix suit the other.
+    pub fn shares_activations(&self, other: &Self) -> bool {
+        self.k == other.k && self.zero == other.zero
+    }
+
     /// Memory, in bytes.
     pub fn size(&self) -> usize {
         self.codes.as_bytes().len() + self.params.as_bytes().len()
@@ -210,7 +215,7 @@ pub fn packed_linear<X: Elem, Y: Elem>(
     pool: &Pool,
     x: &[X],
     m: usize,
-    products: &mut [Product<'_, Y>],
+    products: &mut [Option<Product<'_, Y>>],
 ) {
     packed_linear_on(Isa::best(), pool, x, m, products);
 }
@@ -220,18 +225,21 @@ fn packed_linear_on<X: Elem, Y: Elem>(
     pool: &Pool,
     x: &[X],
     m: usize,
-    products: &mut [Product<'_, Y>],
+    products: &mut [Option<Product<'_, Y>>],
 ) {
-    let Some(first) = products.first() else {
+    let Some(Some(first)) = products.first() else {
         return;
     };
     let (k, zero) = (first.weights.k, first.weights.zero);
     assert!(products.len() <= MAX_PRODUCTS, "packed: products");
     if m == 0 || k == 0 {
-        return products.iter_mut().for_each(Product::without_terms);
+        return products
+            .iter_mut()
+            .flatten()
+            .for_each(Product::without_terms);
     }
     assert!(m.checked_mul(k) == Some(x.len()), "packed: activations");
-    for p in products.iter() {
+    for p in products.iter().flatten() {
         let len = m.checked_mul(p.weights.n);
         let fits = len == Some(p.out.len()) && p.add.is_none_or(|a| Some(a.len()) == len);
         assert!(
@@ -241,7 +249,7 @@ fn packed_linear_on<X: Elem, Y: Elem>(
     }
     let mut outputs: [Option<Output<'_, Y>>; MAX_PRODUCTS] = [const { None }; MAX_PRODUCTS];
     for (slot, product) in outputs.iter_mut().zip(products) {
-        *slot = Some(Output::new(product));
+        *slot = product.as_mut().map(Output::new);
     }
     for start in (0..m).step_by(PASS) {
         let count = PASS.min(m - start);
@@ -700,7 +708,7 @@ mod tests {
                 out: &mut out,
                 add: None,
             };
-            packed_linear_on(*isa, pool, &x, m, &mut [product]);
+            packed_linear_on(*isa, pool, &x, m, &mut [Some(product)]);
             for (i, (y, want)) in out.iter().zip(&want).enumerate() {
                 let near = (f64::from(*y) - want).abs() <= 1e-4 * (1.0 + want.abs());
                 assert!(near, "{} {:?} m={m} [{i}]: {y} {want}", isa.name(), w.bits);
@@ -752,30 +760,30 @@ mod tests {
                 &pool,
                 &x,
                 6,
-                &mut [Product {
+                &mut [Some(Product {
                     weights: p,
                     out,
                     add: None,
-                }],
+                })],
             );
         }
         let [a, b, c] = &mut outs;
         let mut products = [
-            Product {
+            Some(Product {
                 weights: &packed[0],
                 out: a,
                 add: Some(&add),
-            },
-            Product {
+            }),
+            Some(Product {
                 weights: &packed[1],
                 out: b,
                 add: None,
-            },
-            Product {
+            }),
+            Some(Product {
                 weights: &packed[2],
                 out: c,
                 add: None,
-            },
+            }),
         ];
         packed_linear(&pool, &x, 6, &mut products);
         assert_eq!(outs[1..], alone[1..]);

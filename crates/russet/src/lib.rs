@@ -28,6 +28,7 @@ pub use bundle::{BundleError, LanguageBundle, ModelBundle};
 pub use engine::{Engine, EngineError, SequentialEngine, Token};
 pub use generate::{GenerateOptions, Generated, StopReason, generate};
 pub use open::{Error, Model, ModelSource, OpenOptions, read_asset, read_gguf};
+pub use russet_graph::exec::Precision;
 pub use sample::{Sampler, Sampling, SamplingError};
 pub use session::{Chat, Reply};
 pub use template::{ChatTemplate, Message, RenderOptions, TemplateError};

@@ -101,6 +101,16 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn select(self, m: Self::M, a: Self::V, b: Self::V) -> Self::V;
     /// Sum of the lanes.
     fn sum(self, v: Self::V) -> f32;
+    /// The sums of the lanes of four registers.
+    #[inline(always)]
+    fn sum4(self, v: [Self::V; 4]) -> [f32; 4] {
+        [
+            self.sum(v[0]),
+            self.sum(v[1]),
+            self.sum(v[2]),
+            self.sum(v[3]),
+        ]
+    }
     /// Largest lane.
     fn max_lane(self, v: Self::V) -> f32;
 

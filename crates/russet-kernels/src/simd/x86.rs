@@ -181,6 +181,31 @@ fn dot4_256<const WIDE: bool>(sum: __m256i, a: __m256i, b: i32) -> __m256i {
     _mm256_add_epi32(sum, _mm256_madd_epi16(top, ones))
 }
 
+/// The sums of the lanes of four registers, as neighbours.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn sum4_256(v: [__m256; 4]) -> [f32; 4] {
+    let pairs = [_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3])];
+    let (low, high) = halves_256(_mm256_hadd_ps(pairs[0], pairs[1]));
+    lanes_128(_mm_add_ps(low, high))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+fn sum4_512(v: [__m512; 4]) -> [f32; 4] {
+    let half = |v| _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v));
+    sum4_256([half(v[0]), half(v[1]), half(v[2]), half(v[3])])
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn lanes_128(v: __m128) -> [f32; 4] {
+    let mut lanes = [0.0; 4];
+    // SAFETY: four lanes are writable.
+    unsafe { _mm_storeu_ps(lanes.as_mut_ptr(), v) };
+    lanes
+}
+
 impl Simd for Avx2 {
     type V = __m256;
     type M = __m256;
@@ -245,6 +270,7 @@ impl Simd for Avx2 {
         is_nan(a: __m256) -> __m256 = _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a);
         select(m: __m256, a: __m256, b: __m256) -> __m256 = _mm256_blendv_ps(b, a, m);
         sum(v: __m256) -> f32 = sum_256(v);
+        sum4(v: [__m256; 4]) -> [f32; 4] = sum4_256(v);
         max_lane(v: __m256) -> f32 = max_256(v);
         ints(x: i32) -> __m256i = _mm256_set1_epi32(x);
         low_nibbles(v: __m256i) -> __m256i = _mm256_and_si256(v, _mm256_set1_epi8(15));
@@ -334,6 +360,7 @@ impl Simd for Avx512 {
         is_nan(a: __m512) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
         select(m: __mmask16, a: __m512, b: __m512) -> __m512 = _mm512_mask_blend_ps(m, b, a);
         sum(v: __m512) -> f32 = _mm512_reduce_add_ps(v);
+        sum4(v: [__m512; 4]) -> [f32; 4] = sum4_512(v);
         max_lane(v: __m512) -> f32 = _mm512_reduce_max_ps(v);
         ints(x: i32) -> __m512i = _mm512_set1_epi32(x);
         low_nibbles(v: __m512i) -> __m512i = _mm512_and_si512(v, _mm512_set1_epi8(15));
