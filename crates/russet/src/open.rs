@@ -7,13 +7,8 @@ use std::sync::Arc;
 
 use russet_formats::aimodel::{self, AimodelAsset};
 use russet_formats::checkpoint;
-<<<<<<< HEAD
 use russet_formats::gguf::{self, Gguf, GgufTokenizer};
-use russet_graph::exec::{Plan, PlanError, PlanOptions};
-=======
-use russet_formats::gguf::{self, Gguf};
 use russet_graph::exec::{Plan, PlanError, PlanOptions, Precision};
->>>>>>> main
 use russet_graph::graph::Module;
 use russet_graph::verify::{Violation, verify};
 use russet_kernels::mem::{FileMap, SharedBytes};
@@ -290,7 +285,6 @@ impl Model {
         options: &OpenOptions,
     ) -> Result<Self, Error> {
         verify(&module)?;
-<<<<<<< HEAD
         if module.graph(function).is_none() {
             let known: Vec<&str> = module.functions().map(|g| &*g.name).collect();
             return Err(Error::Missing(format!(
@@ -298,15 +292,12 @@ impl Model {
                 known.join(", ")
             )));
         }
-        let plan = Plan::build(&module, function, &PlanOptions::default())?;
-=======
         let pool = Arc::new(Pool::new(options.threads));
         let plan = Plan::build(
             &module,
             function,
             &plan_options(&module, function, options, &pool),
         )?;
->>>>>>> main
         Ok(Self {
             name: name.into(),
             source,
