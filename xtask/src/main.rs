@@ -60,6 +60,14 @@ enum Conformance {
     },
 }
 
+/// As the reference computes: exact, with logits for every token.
+pub(crate) fn reference_options() -> russet::OpenOptions {
+    let mut options = russet::OpenOptions::default();
+    options.precision = russet::Precision::Exact;
+    options.all_logits = true;
+    options
+}
+
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Conformance(Conformance::Lm { folder, records }) => {

@@ -107,9 +107,30 @@ pub(crate) struct TalkArgs {
     /// Threads to compute with [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
+    /// How closely to follow the file's arithmetic
+    #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
+    pub(crate) precision: PrecisionArg,
     /// Say what is loaded, how the prompt reads and how fast it goes, on standard error
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+/// How closely to follow the file's arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PrecisionArg {
+    /// Quantised weights take activations in 8 bits; other sums are f32
+    Fast,
+    /// Every step rounds as Apple's CPU runtime rounds it; many times slower
+    Exact,
+}
+
+impl From<PrecisionArg> for russet::Precision {
+    fn from(precision: PrecisionArg) -> Self {
+        match precision {
+            PrecisionArg::Fast => Self::Fast,
+            PrecisionArg::Exact => Self::Exact,
+        }
+    }
 }
 
 /// How the next token is chosen.
