@@ -4,6 +4,7 @@
 //! compiler nor clippy checks. Each prints a line per case and closes with `N passed, N failed`.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod compare;
 mod lm;
 mod ops;
@@ -50,6 +51,13 @@ enum Conformance {
         /// The suite
         folder: PathBuf,
     },
+    /// Answer a question greedily with BUNDLE and compare tokens and logits with RECORD (.safetensors)
+    Answer {
+        bundle: PathBuf,
+        record: PathBuf,
+        #[arg(long, default_value = "What is the capital of France?")]
+        question: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -58,6 +66,11 @@ fn main() -> ExitCode {
             lm::replay_all(&folder, records.as_deref())
         }
         Command::Conformance(Conformance::Ops { folder }) => ops::replay_all(&folder),
+        Command::Conformance(Conformance::Answer {
+            bundle,
+            record,
+            question,
+        }) => answer::replay(&bundle, &record, &question),
         Command::Read { folder } => read::read_all(&folder),
         Command::Tidy => tidy::check_all(),
     };

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use half::f16;
 use safetensors::{Dtype, SafeTensors};
 
 use crate::tally::Failure;
@@ -72,6 +73,13 @@ fn floats(tensor: &safetensors::tensor::TensorView<'_>) -> Result<Vec<f32>, Fail
     }
 }
 
-fn numbers<T>(data: &[u8], one: fn([u8; 4]) -> T) -> Vec<T> {
+/// Four-byte numbers.
+pub(crate) fn numbers<T>(data: &[u8], one: fn([u8; 4]) -> T) -> Vec<T> {
     data.as_chunks::<4>().0.iter().map(|&b| one(b)).collect()
+}
+
+/// f16 numbers, widened.
+pub(crate) fn halves(data: &[u8]) -> Vec<f32> {
+    let pairs = data.as_chunks::<2>().0.iter();
+    pairs.map(|&b| f16::from_le_bytes(b).to_f32()).collect()
 }

@@ -8,6 +8,7 @@ use russet_kernels::elem::Rounding;
 use russet_kernels::elementwise::{Unary, silu_mul, unary};
 use russet_kernels::linear::linear;
 use russet_kernels::norm::rms_norm;
+use russet_kernels::packed::{Bits, BlockSource, PackedRows, Product, packed_linear};
 use russet_kernels::quant::{BlockRows, Code, DenseRows, Floats};
 use russet_kernels::threads::Pool;
 
@@ -47,6 +48,70 @@ fn four_bit(bencher: Bencher<'_, '_>, m: usize, (rows, k): (usize, usize), threa
         .counter(ItemsCount::new(m * rows * k))
         .counter(BytesCount::new(rows * k * 9 / 16));
     bencher.bench_local(|| linear(&pool, black_box(&x), &w, &mut y, m));
+}
+
+/// The same weights, packed for integer products.
+struct Codes {
+    data: Vec<u8>,
+    rows: usize,
+    k: usize,
+}
+
+impl BlockSource for Codes {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+    fn k(&self) -> usize {
+        self.k
+    }
+    fn bits(&self) -> Bits {
+        Bits::Four
+    }
+    fn zero(&self) -> i32 {
+        8
+    }
+    fn has_offsets(&self) -> bool {
+        false
+    }
+    fn half_scales(&self) -> bool {
+        true
+    }
+    fn block(&self, row: usize, block: usize, codes: &mut [u8; 32]) -> (f32, f32) {
+        let bytes = &self.data[(row * self.k + block * 32) / 2..][..16];
+        for (pair, byte) in codes.chunks_exact_mut(2).zip(bytes) {
+            pair.copy_from_slice(&[byte & 15, byte >> 4]);
+        }
+        (0.01, 0.0)
+    }
+}
+
+/// Times the integer product; items are multiply-adds.
+fn packed(bencher: Bencher<'_, '_>, m: usize, (rows, k): (usize, usize), threads: usize) {
+    let pool = Pool::new(threads);
+    let data = (0..rows * k / 2).map(|i| (i * 31) as u8).collect();
+    let weights = PackedRows::pack(&pool, &Codes { data, rows, k }).expect("memory");
+    let (x, mut y) = (numbers(m * k), vec![f16::ZERO; m * rows]);
+    let bencher = bencher
+        .counter(ItemsCount::new(m * rows * k))
+        .counter(BytesCount::new(rows * k * 9 / 16));
+    bencher.bench_local(|| {
+        let product = Product {
+            weights: &weights,
+            out: &mut y[..],
+            add: None,
+        };
+        packed_linear(&pool, black_box(&x), m, &mut [Some(product)]);
+    });
+}
+
+#[divan::bench(args = SHAPES, consts = THREADS)]
+fn packed_gemv<const T: usize>(bencher: Bencher<'_, '_>, shape: (usize, usize)) {
+    packed(bencher, 1, shape, T);
+}
+
+#[divan::bench(args = [4, 16, 32, 128, 512], consts = THREADS)]
+fn packed_gemm<const T: usize>(bencher: Bencher<'_, '_>, m: usize) {
+    packed(bencher, m, (1536, 576), T);
 }
 
 #[divan::bench(args = SHAPES, consts = THREADS)]

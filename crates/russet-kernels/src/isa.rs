@@ -12,7 +12,7 @@ use crate::simd::{Kernel, Portable, Simd};
 /// An instruction set present on this machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Isa {
-    /// AVX-512 F, BW, DQ and VL: 16 lanes.
+    /// AVX-512 F, BW, DQ, VL and VNNI: 16 lanes.
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
     /// AVX2 with FMA and F16C: 8 lanes.

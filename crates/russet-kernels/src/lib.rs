@@ -12,6 +12,7 @@
 //! | [`elem`], [`convert`] | storage types, conversion and rounding |
 //! | [`quant`] | weight rows in their stored formats |
 //! | [`linear`] | activations times weight rows: one token or many |
+//! | [`packed`] | the same with integers: weights of 4 or 8 bits, activations quantised on the way |
 //! | [`matmul`] | products of two plain matrices |
 //! | [`attention`], [`rope`], [`gated_delta`] | sequence mixing |
 //! | [`norm`], [`softmax`], [`elementwise`] | the rest of a layer |
@@ -34,6 +35,7 @@ pub mod linear;
 pub mod matmul;
 pub mod mem;
 pub mod norm;
+pub mod packed;
 pub mod quant;
 pub mod rope;
 mod scratch;

@@ -9,6 +9,32 @@ thread_local! {
     static SPARE: RefCell<Vec<AlignedBuf>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Words borrowed from the thread, as [`Scratch`].
+pub(crate) struct Words(Scratch);
+
+/// `len` words of working memory, contents unspecified.
+///
+/// # Panics
+/// As [`floats`].
+pub(crate) fn words(len: usize) -> Words {
+    Words(floats(len))
+}
+
+impl Deref for Words {
+    type Target = [i32];
+
+    fn deref(&self) -> &[i32] {
+        &self.0.buf.as_slice()[..self.0.len]
+    }
+}
+
+impl DerefMut for Words {
+    fn deref_mut(&mut self) -> &mut [i32] {
+        let len = self.0.len;
+        &mut self.0.buf.as_mut_slice()[..len]
+    }
+}
+
 /// Floats borrowed from the thread; given back when dropped. A guard and not a closure: a kernel's body must stay
 /// in the function compiled for its instruction set.
 pub(crate) struct Scratch {

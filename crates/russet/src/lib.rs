@@ -31,6 +31,7 @@ pub use call::{CallError, Function, Results};
 pub use engine::{Engine, EngineError, SequentialEngine, Token};
 pub use generate::{GenerateOptions, Generated, StopReason, generate};
 pub use open::{Error, Model, ModelSource, OpenOptions, open_module, read_asset, read_gguf};
+pub use russet_graph::exec::Precision;
 pub use sample::{Sampler, Sampling, SamplingError};
 pub use session::{Chat, Reply};
 pub use template::{ChatTemplate, Message, RenderOptions, TemplateError};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use russet_formats::aimodel::{self, AimodelAsset};
 use russet_formats::checkpoint;
 use russet_formats::gguf::{self, Gguf};
-use russet_graph::exec::{Plan, PlanError, PlanOptions};
+use russet_graph::exec::{Plan, PlanError, PlanOptions, Precision};
 use russet_graph::graph::Module;
 use russet_graph::verify::{Violation, verify};
 use russet_kernels::mem::{FileMap, SharedBytes};
@@ -95,6 +95,10 @@ pub struct OpenOptions {
     pub threads: usize,
     /// The most tokens to hold; the model's own limit by default, and never more than that.
     pub max_context: Option<usize>,
+    /// How closely to follow the file's arithmetic; exact by default.
+    pub precision: Precision,
+    /// Make logits for every token of a prompt, as the function does, and not for the last one only.
+    pub all_logits: bool,
 }
 
 /// Where a model came from.
@@ -229,13 +233,18 @@ impl Model {
         options: &OpenOptions,
     ) -> Result<Self, Error> {
         verify(&module)?;
-        let plan = Plan::build(&module, function, &PlanOptions::default())?;
+        let pool = Arc::new(Pool::new(options.threads));
+        let plan = Plan::build(
+            &module,
+            function,
+            &plan_options(&module, function, options, &pool),
+        )?;
         Ok(Self {
             name: name.into(),
             source,
             module: Arc::new(module),
             plan: Arc::new(plan),
-            pool: Arc::new(Pool::new(options.threads)),
+            pool,
             engine: EngineOptions::new(4096),
             tokenizer: None,
             template: None,
@@ -372,6 +381,20 @@ impl Model {
     pub fn chat(&self) -> Result<Chat<'_>, Error> {
         Ok(Chat::new(self, self.engine()?))
     }
+}
+
+fn plan_options(
+    module: &Module,
+    function: &str,
+    options: &OpenOptions,
+    pool: &Arc<Pool>,
+) -> PlanOptions {
+    let logits = module.graph(function).and_then(crate::engine::logits_of);
+    let mut plan = PlanOptions::default();
+    plan.precision = options.precision;
+    plan.pool = Some(pool.clone());
+    plan.last_row_of = logits.filter(|_| !options.all_logits);
+    plan
 }
 
 fn map(path: &Path) -> Result<SharedBytes, Error> {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use russet_kernels::threads::Pool;
+
 use super::dims::{DimRef, DimTable};
+use super::fuse;
 use super::kernels::Kernel;
 use super::layout::Layout;
 use super::lower::{Lowered, Lowering};
@@ -18,12 +21,31 @@ use crate::types::{DType, Dim, Symbol, TensorType, Type};
 pub struct PlanOptions {
     /// Run known composites as one operation (`true`, the default) or by their bodies.
     pub whole_composites: bool,
+    /// How closely to follow the file's arithmetic.
+    pub precision: Precision,
+    /// The output of which only the last row is wanted (the last index of its last axis but one).
+    pub last_row_of: Option<String>,
+    /// The threads that pack weights; one a CPU where there is none.
+    pub pool: Option<Arc<Pool>>,
+}
+
+/// How closely a plan follows the file's arithmetic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// Every operation rounds where the file rounds.
+    #[default]
+    Exact,
+    /// Products with quantised weights take their activations in 8 bits, and steps are joined.
+    Fast,
 }
 
 impl Default for PlanOptions {
     fn default() -> Self {
         Self {
             whole_composites: true,
+            precision: Precision::Exact,
+            last_row_of: None,
+            pool: None,
         }
     }
 }
@@ -150,7 +172,18 @@ impl Plan {
         let mut flat = passes::flatten(module, graph, options.whole_composites)?;
         passes::eliminate_common(&mut flat);
         let facts = infer::infer(module, &flat)?;
-        let lowered = Lowering::new(module, &flat, &facts).run()?;
+        let mut lowered = Lowering::new(module, &flat, &facts).run()?;
+        if let Some(name) = &options.last_row_of {
+            fuse::narrow_to_last_row(&mut lowered, name);
+        }
+        if options.precision == Precision::Fast {
+            let pool = options
+                .pool
+                .clone()
+                .unwrap_or_else(|| Arc::new(Pool::new(0)));
+            fuse::fuse(&mut lowered, &pool)
+                .map_err(|e| unplannable(&flat, flat.body.nodes.len(), "pack", e))?;
+        }
         Assembly::new(&flat).finish(function, lowered)
     }
 

@@ -5,17 +5,18 @@
 //! steps. A value lives in a *slot* (shared by values whose lifetimes do not meet), in a *state* (bound for as long as its
 //! owner keeps it) or in the file's constant. Dynamic lengths change numbers in one table of dims, never the plan.
 //!
-//! Plans are exact: every step rounds where the file rounds.
+//! A plan is exact (every step rounds where the file rounds) or fast: see [`Precision`].
 
 mod build;
 mod dims;
+mod fuse;
 mod kernels;
 mod layout;
 mod lower;
 mod run;
 mod view;
 
-pub use build::{Plan, PlanError, PlanOptions, PlanState, StepInfo};
+pub use build::{Plan, PlanError, PlanOptions, PlanState, Precision, StepInfo};
 pub use run::{Executor, Input, RunError, States};
 pub use view::{MAX_RANK, View};
 

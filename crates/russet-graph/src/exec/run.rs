@@ -1,6 +1,7 @@
 //! Running a plan.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use russet_kernels::mem::{AlignedBuf, OutOfMemory};
 use russet_kernels::threads::Pool;
@@ -178,6 +179,7 @@ pub struct Executor {
     taken: Vec<(Taken, AlignedBuf)>,
     scratch: Vec<f32>,
     numbers: Vec<i64>,
+    profile: Option<Vec<Duration>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +204,18 @@ impl Executor {
             taken: Vec::new(),
             scratch: Vec::new(),
             numbers: Vec::new(),
+            profile: None,
         }
+    }
+
+    /// From now on sums up the time of every step; starts from zero.
+    pub fn start_profile(&mut self) {
+        self.profile = Some(vec![Duration::ZERO; self.plan.steps.len()]);
+    }
+
+    /// The time each step took since [`Executor::start_profile`], in the plan's order; empty without it.
+    pub fn profile(&self) -> &[Duration] {
+        self.profile.as_deref().unwrap_or_default()
     }
 
     /// The plan.
@@ -237,7 +250,11 @@ impl Executor {
             for place in &step.outputs {
                 self.take(place, states);
             }
+            let start = self.profile.is_some().then(Instant::now);
             let result = self.step(step, states);
+            if let (Some(times), Some(start)) = (&mut self.profile, start) {
+                times[index] += start.elapsed();
+            }
             for (from, buffer) in self.taken.drain(..) {
                 match from {
                     Taken::Slot(i) => self.slots[i] = buffer,
@@ -300,6 +317,11 @@ impl Executor {
             ([a, b], [(_, x), (_, y)]) => {
                 run(&mut [out(a, &self.dims, x)?, out(b, &self.dims, y)?])
             }
+            ([a, b, c], [(_, x), (_, y), (_, z)]) => run(&mut [
+                out(a, &self.dims, x)?,
+                out(b, &self.dims, y)?,
+                out(c, &self.dims, z)?,
+            ]),
             (places, taken) if places.len() == taken.len() => {
                 let outs: Result<Vec<_>, _> = places
                     .iter()

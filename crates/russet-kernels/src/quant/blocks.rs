@@ -12,6 +12,7 @@ use half::{bf16, f16};
 use super::{Order, RowFormat};
 use crate::elem::{Elem, Rounding};
 use crate::isa::Isa;
+use crate::packed::{BLOCK, Bits, BlockSource};
 use crate::simd::{Kernel, MAX_LANES, Simd, pieces};
 
 /// The integer type of the codes.
@@ -91,6 +92,15 @@ impl Floats<'_> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Element `i`.
+    fn get(&self, i: usize) -> f32 {
+        match self {
+            Floats::F32(x) => x[i],
+            Floats::F16(x) => x[i].to_f32(),
+            Floats::Bf16(x) => x[i].to_f32(),
+        }
     }
 
     /// Widens `count` elements from `from` on; `out` has room for a register more.
@@ -200,6 +210,59 @@ impl RowFormat for BlockRows<'_> {
             Rounding::F16 => isa.run(DotRows::<f16>::new(self, first, x, out)),
             Rounding::Bf16 => isa.run(DotRows::<bf16>::new(self, first, x, out)),
         }
+    }
+}
+
+impl BlockRows<'_> {
+    /// Whether the matrix can be packed for integer products: 32 columns share a scale.
+    pub fn packable(&self) -> bool {
+        self.block.is_multiple_of(BLOCK) && self.block > 0
+    }
+
+    /// What the code of a signed type is raised by to make it unsigned.
+    fn raise(&self) -> u8 {
+        match self.code {
+            Code::I4 => 8,
+            Code::I8 => 128,
+            Code::U4 | Code::U8 => 0,
+        }
+    }
+}
+
+impl BlockSource for BlockRows<'_> {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+    fn k(&self) -> usize {
+        self.k
+    }
+    fn bits(&self) -> Bits {
+        if self.code.per_byte() == 2 {
+            Bits::Four
+        } else {
+            Bits::Eight
+        }
+    }
+    fn zero(&self) -> i32 {
+        self.raise().into()
+    }
+    fn has_offsets(&self) -> bool {
+        self.affine()
+    }
+    fn half_scales(&self) -> bool {
+        // Offsets take a product of zero point and scale in, which half precision holds well enough.
+        matches!(self.scales, Floats::F16(_))
+    }
+    fn block(&self, row: usize, block: usize, codes: &mut [u8; BLOCK]) -> (f32, f32) {
+        let (first, raise) = (row * self.k + block * BLOCK, self.raise());
+        for (i, code) in codes.iter_mut().enumerate() {
+            *code = (self.code.get(self.data, first + i) as i16 + i16::from(raise)) as u8;
+        }
+        let at = row * self.blocks() + block * BLOCK / self.block;
+        let scale = self.scales.get(at);
+        let zero = self.zeros.map_or(0.0, |z| self.code.get(z, at));
+        let shift = self.shifts.map_or(0.0, |s| s.get(at));
+        (scale, shift - zero * scale)
     }
 }
 
@@ -425,21 +488,21 @@ impl<'a> Walk<'a> {
         let data = &self.w.data[row * self.bytes_per_row..(row + 1) * self.bytes_per_row];
         let codes = self.w.code.nibbles();
         let mut sums = [s.splat(0.0); 2];
-        let groups = data.chunks(AHEAD * block / 2).zip(x.chunks(AHEAD * block));
-        for (group, (data, x)) in groups.enumerate() {
-            let first = group * AHEAD;
+        let (mut first, mut at) = (0, 0);
+        while first < self.blocks {
             let count = AHEAD.min(self.blocks - first);
             self.fill::<S, AFFINE>(s, row * self.blocks + first, count);
-            let scales = self.scales.iter().zip(&self.zeros).zip(&self.shifts);
-            let blocks = data.chunks_exact(block / 2).zip(x.chunks_exact(block));
-            for ((data, x), ((scale, zero), shift)) in blocks.zip(scales) {
+            let mut i = 0;
+            while i < count {
                 let affine = Affine {
-                    scale: s.splat(*scale),
-                    zero: s.splat(*zero),
-                    shift: s.splat(*shift),
+                    scale: s.splat(self.scales[i]),
+                    zero: s.splat(self.zeros[i]),
+                    shift: s.splat(self.shifts[i]),
                 };
                 let table = s.table(|i| value::<S, R, AFFINE>(s, s.load(&codes[i..]), affine));
-                for (bytes, x) in data.chunks_exact(16).zip(x.chunks_exact(32)) {
+                let end = at + block;
+                while at < end {
+                    let (bytes, x) = (&data[at / 2..at / 2 + 16], &x[at..at + 32]);
                     let mut lane = 0;
                     while lane < 16 {
                         let (even, odd) = s.lookup(table, &bytes[lane..]);
@@ -447,8 +510,11 @@ impl<'a> Walk<'a> {
                         sums[1] = s.fma(odd, s.load(&x[16 + lane..]), sums[1]);
                         lane += S::LANES;
                     }
+                    at += 32;
                 }
+                i += 1;
             }
+            first += count;
         }
         s.sum(s.add(sums[0], sums[1]))
     }
@@ -632,6 +698,23 @@ mod tests {
         }
     }
 
+    /// Codes, scales and offsets of the packed form give the same weights.
+    fn check_source(w: &BlockRows<'_>, scales: &[f32], shifts: &[f32]) {
+        for (row, block) in (0..w.rows).flat_map(|r| (0..w.k / BLOCK).map(move |b| (r, b))) {
+            let mut codes = [0; BLOCK];
+            let (scale, offset) = BlockSource::block(w, row, block, &mut codes);
+            for (i, code) in codes.iter().enumerate() {
+                let got = scale * (i32::from(*code) - w.zero()) as f32 + offset;
+                let exact = BlockRows {
+                    rounding: Rounding::F32,
+                    ..*w
+                };
+                let want = reference(&exact, scales, shifts, row, block * BLOCK + i);
+                assert!((got - want).abs() < 1e-4, "{w:?}: {got} {want}");
+            }
+        }
+    }
+
     fn check(code: Code, k: usize, block: usize, rounding: Rounding) {
         let mut random = Random::new(k as u64);
         let (rows, blocks) = (3, 3 * k / block);
@@ -667,6 +750,9 @@ mod tests {
             },
         ] {
             check_rows(&w.checked().unwrap(), &scales, &shifts, &x);
+            if w.packable() {
+                check_source(&w, &scales, &shifts);
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 //!
 //! Every product of a scale and a code is exact in f32, so a weight is rounded once, whatever the instruction set.
 
+mod pack;
 mod rows;
 
 pub use rows::GgufRows;

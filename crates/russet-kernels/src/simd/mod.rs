@@ -34,10 +34,14 @@ pub trait Simd: Copy + Send + Sync + 'static {
     type M: Copy;
     /// Sixteen f32 for lookup by nibble.
     type Table: Copy;
+    /// A register of `LANES` i32, or of four bytes in each lane.
+    type I: Copy;
     /// Lanes of a register.
     const LANES: usize;
     /// Weight rows of the matrix micro-kernel's register tile.
     const TILE_ROWS: usize;
+    /// Tokens of the integer micro-kernel's register tile: 12 or 4.
+    const TILE_TOKENS: usize;
 
     /// Runs `kernel` in a function compiled for this instruction set.
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Out;
@@ -97,6 +101,16 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn select(self, m: Self::M, a: Self::V, b: Self::V) -> Self::V;
     /// Sum of the lanes.
     fn sum(self, v: Self::V) -> f32;
+    /// The sums of the lanes of four registers.
+    #[inline(always)]
+    fn sum4(self, v: [Self::V; 4]) -> [f32; 4] {
+        [
+            self.sum(v[0]),
+            self.sum(v[1]),
+            self.sum(v[2]),
+            self.sum(v[3]),
+        ]
+    }
     /// Largest lane.
     fn max_lane(self, v: Self::V) -> f32;
 
@@ -104,6 +118,22 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn table(self, f: impl FnMut(usize) -> Self::V) -> Self::Table;
     /// Looks up the low and the high nibbles of the first `LANES` bytes.
     fn lookup(self, table: Self::Table, bytes: &[u8]) -> (Self::V, Self::V);
+
+    /// All lanes `x`.
+    fn ints(self, x: i32) -> Self::I;
+    /// Loads `4 LANES` bytes.
+    fn load_ints(self, x: &[u8]) -> Self::I;
+    /// The low nibble of every byte.
+    fn low_nibbles(self, v: Self::I) -> Self::I;
+    /// The high nibble of every byte.
+    fn high_nibbles(self, v: Self::I) -> Self::I;
+    /// `sum` plus, in each lane, the product of four unsigned bytes of `a` with the four signed bytes of `b`. Unless
+    /// `WIDE`, the unsigned bytes are below 128. The signed ones are above -128.
+    fn dot4<const WIDE: bool>(self, sum: Self::I, a: Self::I, b: i32) -> Self::I;
+    /// To f32.
+    fn to_float(self, v: Self::I) -> Self::V;
+    /// Stores integral values from -128 to 127 as signed bytes.
+    fn store_i8(self, v: Self::V, out: &mut [u8]);
 
     /// e^x.
     #[inline(always)]

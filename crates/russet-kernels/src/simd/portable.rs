@@ -52,8 +52,10 @@ impl Simd for Portable {
     type V = [f32; N];
     type M = [bool; N];
     type Table = [f32; 16];
+    type I = [i32; N];
     const LANES: usize = N;
     const TILE_ROWS: usize = 4;
+    const TILE_TOKENS: usize = 4;
 
     #[inline]
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Out {
@@ -170,6 +172,47 @@ impl Simd for Portable {
     #[inline(always)]
     fn max_lane(self, v: Self::V) -> f32 {
         v[0].max(v[1]).max(v[2].max(v[3]))
+    }
+    #[inline(always)]
+    fn ints(self, x: i32) -> Self::I {
+        [x; N]
+    }
+    #[inline(always)]
+    fn load_ints(self, x: &[u8]) -> Self::I {
+        let lane = |i: usize| i32::from_le_bytes(first(&x[4 * i..]));
+        [lane(0), lane(1), lane(2), lane(3)]
+    }
+    #[inline(always)]
+    fn low_nibbles(self, v: Self::I) -> Self::I {
+        v.map(|x| x & 0x0f0f_0f0f)
+    }
+    #[inline(always)]
+    fn high_nibbles(self, v: Self::I) -> Self::I {
+        v.map(|x| x >> 4 & 0x0f0f_0f0f)
+    }
+    #[inline(always)]
+    fn dot4<const WIDE: bool>(self, sum: Self::I, a: Self::I, b: i32) -> Self::I {
+        let [b0, b1, b2, b3] = b.to_le_bytes().map(|b| i32::from(b.cast_signed()));
+        let product = |a: i32| {
+            let [a0, a1, a2, a3] = a.to_le_bytes().map(i32::from);
+            a0 * b0 + a1 * b1 + a2 * b2 + a3 * b3
+        };
+        let [s0, s1, s2, s3] = sum;
+        let [a0, a1, a2, a3] = a;
+        [
+            s0 + product(a0),
+            s1 + product(a1),
+            s2 + product(a2),
+            s3 + product(a3),
+        ]
+    }
+    #[inline(always)]
+    fn to_float(self, v: Self::I) -> Self::V {
+        v.map(|x| x as f32)
+    }
+    #[inline(always)]
+    fn store_i8(self, v: Self::V, out: &mut [u8]) {
+        out[..N].copy_from_slice(&v.map(|x| (x as i8).cast_unsigned()));
     }
     #[inline(always)]
     fn table(self, mut f: impl FnMut(usize) -> Self::V) -> Self::Table {

@@ -10,7 +10,7 @@ use super::{Kernel, Simd};
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2(());
 
-/// AVX-512 F, BW, DQ and VL (which bring AVX2, FMA and F16C).
+/// AVX-512 F, BW, DQ, VL and VNNI (which bring AVX2, FMA and F16C).
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512(());
 
@@ -31,7 +31,8 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vnni");
         has.then_some(Self(()))
     }
 }
@@ -90,7 +91,7 @@ fn round_bf16_256(v: __m256) -> __m256 {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 fn round_bf16_512(v: __m512) -> __m512 {
     let bits = _mm512_castps_si512(v);
     let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
@@ -164,12 +165,55 @@ fn lookup_256(table: [__m256; 2], index: __m256i) -> __m256 {
     )
 }
 
+/// The sums of pairs of products fit in 16 bits as long as one side is below 128; other bytes are taken apart first.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn dot4_256<const WIDE: bool>(sum: __m256i, a: __m256i, b: i32) -> __m256i {
+    let (b, ones) = (_mm256_set1_epi32(b), _mm256_set1_epi16(1));
+    if !WIDE {
+        let pairs = _mm256_maddubs_epi16(a, b);
+        return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+    }
+    let top = _mm256_and_si256(a, _mm256_set1_epi8(-128));
+    let low = _mm256_maddubs_epi16(_mm256_andnot_si256(_mm256_set1_epi8(-128), a), b);
+    let top = _mm256_maddubs_epi16(top, b);
+    let sum = _mm256_add_epi32(sum, _mm256_madd_epi16(low, ones));
+    _mm256_add_epi32(sum, _mm256_madd_epi16(top, ones))
+}
+
+/// The sums of the lanes of four registers, as neighbours.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn sum4_256(v: [__m256; 4]) -> [f32; 4] {
+    let pairs = [_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3])];
+    let (low, high) = halves_256(_mm256_hadd_ps(pairs[0], pairs[1]));
+    lanes_128(_mm_add_ps(low, high))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+fn sum4_512(v: [__m512; 4]) -> [f32; 4] {
+    let half = |v| _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v));
+    sum4_256([half(v[0]), half(v[1]), half(v[2]), half(v[3])])
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn lanes_128(v: __m128) -> [f32; 4] {
+    let mut lanes = [0.0; 4];
+    // SAFETY: four lanes are writable.
+    unsafe { _mm_storeu_ps(lanes.as_mut_ptr(), v) };
+    lanes
+}
+
 impl Simd for Avx2 {
     type V = __m256;
     type M = __m256;
     type Table = [__m256; 2];
+    type I = __m256i;
     const LANES: usize = 8;
     const TILE_ROWS: usize = 6;
+    const TILE_TOKENS: usize = 4;
 
     #[inline]
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Out {
@@ -181,6 +225,9 @@ impl Simd for Avx2 {
         unsafe { inner(kernel, self) }
     }
 
+    loads! { 32;
+        load_ints(u8, p) -> __m256i = _mm256_loadu_si256(p.cast());
+    }
     loads! { 8;
         load(f32, p) -> __m256 = _mm256_loadu_ps(p);
         load_f16(f16, p) -> __m256 = _mm256_cvtph_ps(_mm_loadu_si128(p.cast()));
@@ -196,6 +243,11 @@ impl Simd for Avx2 {
             let bits = _mm256_srli_epi32::<16>(_mm256_castps_si256(round_bf16_256(v)));
             let packed = _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits));
             _mm_storeu_si128(p.cast(), packed);
+        };
+        store_i8(u8, v, p) = {
+            let ints = _mm256_cvtps_epi32(v);
+            let words = _mm_packs_epi32(_mm256_castsi256_si128(ints), _mm256_extracti128_si256::<1>(ints));
+            _mm_storel_epi64(p.cast(), _mm_packs_epi16(words, words));
         };
     }
     on_registers! {
@@ -218,7 +270,18 @@ impl Simd for Avx2 {
         is_nan(a: __m256) -> __m256 = _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a);
         select(m: __m256, a: __m256, b: __m256) -> __m256 = _mm256_blendv_ps(b, a, m);
         sum(v: __m256) -> f32 = sum_256(v);
+        sum4(v: [__m256; 4]) -> [f32; 4] = sum4_256(v);
         max_lane(v: __m256) -> f32 = max_256(v);
+        ints(x: i32) -> __m256i = _mm256_set1_epi32(x);
+        low_nibbles(v: __m256i) -> __m256i = _mm256_and_si256(v, _mm256_set1_epi8(15));
+        high_nibbles(v: __m256i) -> __m256i =
+            _mm256_and_si256(_mm256_srli_epi16::<4>(v), _mm256_set1_epi8(15));
+        to_float(v: __m256i) -> __m256 = _mm256_cvtepi32_ps(v);
+    }
+    #[inline(always)]
+    fn dot4<const WIDE: bool>(self, sum: __m256i, a: __m256i, b: i32) -> __m256i {
+        // SAFETY: `self` exists only where `detect` found the instructions; no memory is touched.
+        unsafe { dot4_256::<WIDE>(sum, a, b) }
     }
     #[inline(always)]
     fn table(self, mut f: impl FnMut(usize) -> __m256) -> [__m256; 2] {
@@ -242,12 +305,14 @@ impl Simd for Avx512 {
     type V = __m512;
     type M = __mmask16;
     type Table = __m512;
+    type I = __m512i;
     const LANES: usize = 16;
     const TILE_ROWS: usize = 12;
+    const TILE_TOKENS: usize = 12;
 
     #[inline]
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Out {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
         fn inner<K: Kernel>(kernel: K, s: Avx512) -> K::Out {
             kernel.run(s)
         }
@@ -255,6 +320,9 @@ impl Simd for Avx512 {
         unsafe { inner(kernel, self) }
     }
 
+    loads! { 64;
+        load_ints(u8, p) -> __m512i = _mm512_loadu_si512(p.cast());
+    }
     loads! { 16;
         load(f32, p) -> __m512 = _mm512_loadu_ps(p);
         load_f16(f16, p) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(p.cast()));
@@ -270,6 +338,7 @@ impl Simd for Avx512 {
             let bits = _mm512_srli_epi32::<16>(_mm512_castps_si512(round_bf16_512(v)));
             _mm256_storeu_si256(p.cast(), _mm512_cvtepi32_epi16(bits));
         };
+        store_i8(u8, v, p) = _mm_storeu_si128(p.cast(), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(v)));
     }
     on_registers! {
         splat(x: f32) -> __m512 = _mm512_set1_ps(x);
@@ -291,7 +360,18 @@ impl Simd for Avx512 {
         is_nan(a: __m512) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
         select(m: __mmask16, a: __m512, b: __m512) -> __m512 = _mm512_mask_blend_ps(m, b, a);
         sum(v: __m512) -> f32 = _mm512_reduce_add_ps(v);
+        sum4(v: [__m512; 4]) -> [f32; 4] = sum4_512(v);
         max_lane(v: __m512) -> f32 = _mm512_reduce_max_ps(v);
+        ints(x: i32) -> __m512i = _mm512_set1_epi32(x);
+        low_nibbles(v: __m512i) -> __m512i = _mm512_and_si512(v, _mm512_set1_epi8(15));
+        high_nibbles(v: __m512i) -> __m512i =
+            _mm512_and_si512(_mm512_srli_epi16::<4>(v), _mm512_set1_epi8(15));
+        to_float(v: __m512i) -> __m512 = _mm512_cvtepi32_ps(v);
+    }
+    #[inline(always)]
+    fn dot4<const WIDE: bool>(self, sum: __m512i, a: __m512i, b: i32) -> __m512i {
+        // SAFETY: `self` exists only where `detect` found the instructions; no memory is touched.
+        unsafe { _mm512_dpbusd_epi32(sum, a, _mm512_set1_epi32(b)) }
     }
     #[inline(always)]
     fn table(self, mut f: impl FnMut(usize) -> __m512) -> __m512 {

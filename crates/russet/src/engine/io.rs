@@ -1,6 +1,7 @@
 //! Which input and output of a function plays which part: by name with the known synonyms, by position only as a last resort.
 
 use russet_graph::exec::Plan;
+use russet_graph::graph::Graph;
 use russet_graph::types::{DType, TensorType};
 
 use super::EngineError;
@@ -89,6 +90,13 @@ impl Io {
             fixed_query,
         })
     }
+}
+
+/// The name of a function's logits output.
+pub(crate) fn logits_of(graph: &Graph) -> Option<String> {
+    let names = graph.outputs.iter().map(|o| &*o.name);
+    let known = names.clone().find(|n| LOGITS.contains(n));
+    known.or_else(|| names.clone().next()).map(Into::into)
 }
 
 /// Two states are keys and values. Of more, those that are named after a cache hold positions and the others do not.

@@ -7,6 +7,7 @@ mod sequential;
 
 use russet_graph::exec::{PlanError, RunError};
 
+pub(crate) use io::logits_of;
 pub use io::{Io, StateKind};
 pub use sequential::{EngineOptions, SequentialEngine};
 

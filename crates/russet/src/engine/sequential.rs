@@ -78,12 +78,23 @@ impl SequentialEngine {
         &self.states
     }
 
+    /// From now on sums up the time of every step of the plan.
+    pub fn start_profile(&mut self) {
+        self.executor.start_profile();
+    }
+
+    /// The time each step of the plan took since [`SequentialEngine::start_profile`]; empty without it.
+    pub fn profile(&self) -> &[std::time::Duration] {
+        self.executor.profile()
+    }
+
     /// The plan.
     pub fn plan(&self) -> &Plan {
         self.executor.plan()
     }
 
-    /// One call of the function. Returns the logits of every token, `[1, q, vocab]`.
+    /// One call of the function. Returns the logits of every token, `[1, q, vocab]` (`[1, 1, vocab]` of
+    /// the last one, where the plan was made so).
     pub fn call(&mut self, tokens: &[Token]) -> Result<View<'_>, EngineError> {
         self.room(tokens)?;
         self.ids.clear();

@@ -161,12 +161,16 @@ fn rotate<T: Elem>(interleaved: bool, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpE
 
 /// Attention read straight from views whose rows have no gaps.
 #[derive(Debug)]
-pub(crate) struct Sdpa(pub(crate) ScaledDotProductAttention);
+pub(crate) struct Sdpa {
+    pub(crate) op: ScaledDotProductAttention,
+    /// Whether to round where the decomposed form does.
+    pub(crate) exact: bool,
+}
 
 impl Kernel for Sdpa {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let dtype = cx.outputs[0].dtype;
-        by_kind!(dtype, attend(&self.0, dtype, cx))
+        by_kind!(dtype, attend(&self.op, self.exact, dtype, cx))
     }
 }
 
@@ -182,6 +186,7 @@ fn heads<'a, T: Elem>(view: &View<'a>) -> Heads<'a, T> {
 
 fn attend<T: Elem>(
     op: &ScaledDotProductAttention,
+    exact: bool,
     dtype: DType,
     cx: &mut Cx<'_, '_, '_>,
 ) -> Result<(), OpError> {
@@ -209,7 +214,7 @@ fn attend<T: Elem>(
         window: (op.window > 0).then_some(op.window),
         mask: None,
         sinks: None,
-        exact: true,
+        exact,
     };
     let out = HeadsMut {
         data: typed_mut::<T>(cx.outputs[0].bytes()),

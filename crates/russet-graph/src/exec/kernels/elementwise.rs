@@ -3,10 +3,14 @@
 
 use std::fmt;
 
+use half::{bf16, f16};
+use russet_kernels::elem::Elem;
+use russet_kernels::elementwise::silu_mul;
+
 use super::copy::collapse;
 use super::{Cx, Kernel, PARALLEL};
 use crate::error::OpError;
-use crate::exec::view::{Geometry, View, store, store_int};
+use crate::exec::view::{Geometry, View, store, store_int, typed, typed_mut};
 use crate::types::{Class, DType};
 
 /// Elements that are worked on at a time.
@@ -189,6 +193,34 @@ impl<F: Fn(f32, f32) -> f32 + Send + Sync, G: Fn(i64, i64) -> i64 + Send + Sync>
             store(dtype, left, out);
         })
     }
+}
+
+/// `silu(gate) * up`, both row-major.
+#[derive(Debug)]
+pub(crate) struct SiluMul;
+
+impl Kernel for SiluMul {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        match cx.outputs[0].dtype {
+            DType::F16 => silu_product::<f16>(cx),
+            DType::BF16 => silu_product::<bf16>(cx),
+            _ => silu_product::<f32>(cx),
+        }
+    }
+}
+
+fn silu_product<T: Elem>(cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+    let [gate, up] = [cx.inputs[0], cx.inputs[1]].map(|v| v.contiguous());
+    let (Some(gate), Some(up)) = (gate, up) else {
+        return Err(OpError::Unknown("rows without gaps"));
+    };
+    let (gate, up) = (typed::<T>(gate), typed::<T>(up));
+    let out = typed_mut::<T>(cx.outputs[0].bytes());
+    cx.pool.for_chunks_mut(out, PARALLEL, &|i, out: &mut [T]| {
+        let part = i * PARALLEL..i * PARALLEL + out.len();
+        silu_mul(&gate[part.clone()], &up[part], out);
+    });
+    Ok(())
 }
 
 /// Another element kind.

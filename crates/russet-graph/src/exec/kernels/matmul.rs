@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use half::{bf16, f16};
+use russet_kernels::elem::Elem;
 use russet_kernels::linear::linear;
+use russet_kernels::packed::{PackedRows, Product, packed_linear};
 
 use super::{Cx, Kernel, Weights};
 use crate::error::OpError;
@@ -32,6 +34,51 @@ impl Kernel for Linear {
             _ => linear(pool, typed::<f32>(rows), w, typed_mut::<f32>(bytes), m),
         });
         done.ok_or(OpError::Unknown("the layout of the weights"))
+    }
+}
+
+/// One product of a [`PackedLinear`] step.
+#[derive(Clone, Debug)]
+pub(crate) struct Packed {
+    pub(crate) rows: Arc<PackedRows>,
+    /// The input that is added to the result.
+    pub(crate) add: Option<usize>,
+}
+
+/// Products of the same activations with packed weights, one output each. Inputs: x, row-major, then what is added.
+#[derive(Debug)]
+pub(crate) struct PackedLinear(pub(crate) Vec<Packed>);
+
+impl Kernel for PackedLinear {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        match cx.outputs[0].dtype {
+            DType::F16 => self.multiply::<f16>(cx),
+            DType::BF16 => self.multiply::<bf16>(cx),
+            _ => self.multiply::<f32>(cx),
+        }
+    }
+}
+
+impl PackedLinear {
+    fn multiply<T: Elem>(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let whole = |i: usize| {
+            let bytes = cx.inputs[i].contiguous();
+            bytes
+                .map(typed::<T>)
+                .ok_or(OpError::Unknown("rows without gaps"))
+        };
+        let (x, m) = (whole(0)?, cx.inputs[0].geometry.rows().2);
+        let mut products: [Option<Product<'_, T>>; 4] = [const { None }; 4];
+        let places = products.iter_mut().zip(&self.0).zip(cx.outputs.iter_mut());
+        for ((place, packed), out) in places {
+            *place = Some(Product {
+                weights: &packed.rows,
+                out: typed_mut(out.bytes()),
+                add: packed.add.map(whole).transpose()?,
+            });
+        }
+        packed_linear(cx.pool, x, m, &mut products);
+        Ok(())
     }
 }
 

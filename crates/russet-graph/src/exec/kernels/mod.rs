@@ -16,10 +16,10 @@ use std::fmt::Debug;
 
 pub(crate) use composite::{RmsNorm, RopeTables, Rotate, Sdpa};
 pub(crate) use copy::{Contents, Copy, Range, SliceCopy, SliceWrite};
-pub(crate) use elementwise::{Binary, Cast, Unary, Where};
+pub(crate) use elementwise::{Binary, Cast, SiluMul, Unary, Where};
 pub(crate) use gated_delta::GatedDelta;
 pub(crate) use gather::{GatherAlong, GatherNd, GatherRows, ScatterAlong};
-pub(crate) use matmul::{Linear, Matmul};
+pub(crate) use matmul::{Linear, Matmul, Packed, PackedLinear};
 pub(crate) use reduce::{Reduce, ReduceKind, Softmax};
 pub(crate) use reference::Reference;
 use russet_kernels::threads::Pool;

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use russet_kernels::elem::Rounding;
-use russet_kernels::mem::{AlignedBuf, SharedBytes};
+use russet_kernels::mem::{AlignedBuf, OutOfMemory, SharedBytes};
+use russet_kernels::packed::{self, PackedRows};
 use russet_kernels::quant::{
     BlockFormat, BlockRows, Code, DenseRows, Floats, GgufRows, RowFormat, dequantize_row,
 };
+
+use russet_kernels::threads::Pool;
 
 use super::{Cx, Kernel};
 use crate::error::OpError;
@@ -173,6 +176,51 @@ impl Weights {
         this.with(|_| ()).map(|()| this)
     }
 
+    /// The matrix packed for integer products; `None` where its format is read as it is.
+    pub(crate) fn pack(&self, pool: &Pool) -> Option<Result<PackedRows, OutOfMemory>> {
+        if !self.k.is_multiple_of(packed::BLOCK) || self.k == 0 {
+            return None;
+        }
+        match &self.format {
+            Format::Dense(..) => None,
+            Format::Blocks(format, bytes) => {
+                let rows = GgufRows::new(*format, bytes, self.k, Rounding::F32)?;
+                Some(PackedRows::pack(pool, &rows))
+            }
+            Format::Codes { .. } => {
+                let rows = self.code_rows()?;
+                rows.packable().then(|| PackedRows::pack(pool, &rows))
+            }
+        }
+    }
+
+    /// The codes in the kernels' terms.
+    fn code_rows(&self) -> Option<BlockRows<'_>> {
+        let Format::Codes {
+            code,
+            block,
+            data,
+            scales,
+            zeros,
+            shifts,
+        } = &self.format
+        else {
+            return None;
+        };
+        let rows = BlockRows {
+            data,
+            code: *code,
+            rows: self.n,
+            k: self.k,
+            block: *block,
+            scales: scales.floats(),
+            zeros: zeros.as_deref(),
+            shifts: shifts.as_ref().map(Vector::floats),
+            rounding: rounding(self.dtype),
+        };
+        rows.checked()
+    }
+
     /// Rows: outputs of a product.
     pub(crate) fn n(&self) -> usize {
         self.n
@@ -204,27 +252,7 @@ impl Weights {
             }
             Format::Dense(_, bytes) => f(&DenseRows::new(typed::<f32>(bytes), self.k, rounding)?),
             Format::Blocks(format, bytes) => f(&GgufRows::new(*format, bytes, self.k, rounding)?),
-            Format::Codes {
-                code,
-                block,
-                data,
-                scales,
-                zeros,
-                shifts,
-            } => {
-                let rows = BlockRows {
-                    data,
-                    code: *code,
-                    rows: self.n,
-                    k: self.k,
-                    block: *block,
-                    scales: scales.floats(),
-                    zeros: zeros.as_deref(),
-                    shifts: shifts.as_ref().map(Vector::floats),
-                    rounding,
-                };
-                f(&rows.checked()?)
-            }
+            Format::Codes { .. } => f(&self.code_rows()?),
         })
     }
 

@@ -39,6 +39,7 @@ impl Lowering<'_> {
                     kernels::RmsNorm { eps: op.eps as f32 },
                     inputs,
                 )?;
+                self.mark(super::What::Rows);
             }
             Op::Rope(op) => self.rope(*op, node)?,
             Op::ScaledDotProductAttention(op) => {
@@ -48,7 +49,12 @@ impl Lowering<'_> {
                         *view = self.copied(view);
                     }
                 }
-                self.emit_for(node.outputs[0], "attention", kernels::Sdpa(*op), views)?;
+                let kernel = kernels::Sdpa {
+                    op: *op,
+                    exact: true,
+                };
+                self.emit_for(node.outputs[0], "attention", kernel, views)?;
+                self.mark(super::What::Attention(*op));
             }
             Op::GatedDeltaUpdate(op) => {
                 let views = self.views(&node.inputs)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Lower, Lowering, Value, ViewDraft, captured};
+use super::{Lower, Lowering, Value, ViewDraft, What, captured};
 use crate::error::OpError;
 use crate::exec::build::Home;
 use crate::exec::kernels::{self, Binary, ReduceKind, Unary, Weights};
@@ -46,7 +46,9 @@ impl Lowering<'_> {
             Op::BatchMatmul(_) | Op::BroadcastingBatchMatmul(_) => self.matmul(node),
             Op::Cast(_) => {
                 let x = self.view(node.inputs[0])?;
-                self.emit_for(node.outputs[0], "cast", kernels::Cast, vec![x])
+                self.emit_for(node.outputs[0], "cast", kernels::Cast, vec![x])?;
+                self.mark(What::Rows);
+                Ok(())
             }
             Op::BroadcastingWhere(_) | Op::Where(_) => self.choose(node),
             Op::ReduceSum(_) => self.reduce(node, ReduceKind::Sum),
@@ -165,13 +167,24 @@ impl Lowering<'_> {
 
     fn unary(&mut self, node: &Node, kernel: impl kernels::Kernel + 'static) -> Lower<()> {
         let x = self.view(node.inputs[0])?;
-        self.emit_for(node.outputs[0], node.op.name(), kernel, vec![x])
+        self.emit_for(node.outputs[0], node.op.name(), kernel, vec![x])?;
+        self.mark(match node.op {
+            Op::Silu(_) => What::Silu,
+            _ => What::Rows,
+        });
+        Ok(())
     }
 
     fn binary(&mut self, node: &Node, kernel: impl kernels::Kernel + 'static) -> Lower<()> {
         let (_, shape) = self.ty(node.outputs[0])?;
         let views = self.broadcasts(&node.inputs, &shape)?;
-        self.emit_for(node.outputs[0], node.op.name(), kernel, views)
+        self.emit_for(node.outputs[0], node.op.name(), kernel, views)?;
+        self.mark(match node.op {
+            Op::Add(_) | Op::BroadcastingAdd(_) if self.is_float(node.inputs[0]) => What::Add,
+            Op::Mul(_) | Op::BroadcastingMul(_) if self.is_float(node.inputs[0]) => What::Mul,
+            _ => What::Rows,
+        });
+        Ok(())
     }
 
     /// Operands as views of one shape.
@@ -312,7 +325,9 @@ impl Lowering<'_> {
         if let Some(weights) = self.right_weights(right) {
             let x = self.view(node.inputs[0])?;
             let x = self.contiguous(x);
-            return self.emit_for(id, "linear", kernels::Linear(weights), vec![x]);
+            self.emit_for(id, "linear", kernels::Linear(weights.clone()), vec![x])?;
+            self.mark(What::Linear(weights));
+            return Ok(());
         }
         let (_, shape) = self.ty(id)?;
         if shape.len() < 2 || !self.is_float(node.inputs[0]) {

@@ -13,12 +13,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::build::{Home, PlanError, unplannable};
-use super::kernels::{self, Kernel, Weights};
+use super::kernels::{self, Kernel, Packed, Weights};
 use super::layout::Layout;
 use crate::error::OpError;
 use crate::graph::{ConstantData, Graph, Module, Node, Storage, ValueId};
 use crate::infer::Facts;
 use crate::ops::constant::Constant;
+use crate::ops::scaled_dot_product_attention::ScaledDotProductAttention;
 use crate::ops::{Known, Op};
 use crate::types::{DType, Dim, Type};
 
@@ -39,6 +40,35 @@ pub(crate) struct StepDraft {
     pub(crate) outputs: Vec<ViewDraft>,
     /// Numbers that the kernel reads, known once the lengths of a call are.
     pub(crate) numbers: Vec<Dim>,
+    /// What it is, for fusion.
+    pub(crate) what: What,
+}
+
+impl StepDraft {
+    /// The packed products of the step; none where it is something else.
+    pub(crate) fn products(&self) -> &[Packed] {
+        match &self.what {
+            What::Packed(products) => products,
+            _ => &[],
+        }
+    }
+}
+
+/// What fusion knows of a step. All but the first two work row by row: a row of the result depends on that row of the operands.
+#[derive(Debug)]
+pub(crate) enum What {
+    Other,
+    /// Attention; not by rows, since its rows read a context.
+    Attention(ScaledDotProductAttention),
+    /// Something without further meaning.
+    Rows,
+    /// The product with these weights.
+    Linear(Arc<Weights>),
+    /// Products with packed weights.
+    Packed(Vec<Packed>),
+    Add,
+    Mul,
+    Silu,
 }
 
 /// Memory for the results of steps.
@@ -72,6 +102,25 @@ pub(crate) struct Lowered {
     pub(crate) steps: Vec<StepDraft>,
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) outputs: Vec<(Arc<str>, ViewDraft)>,
+}
+
+impl Lowered {
+    /// Finds the last use of every buffer anew, after steps have moved.
+    pub(crate) fn measure(&mut self) {
+        self.buffers.iter_mut().for_each(|b| b.last_use = 0);
+        for (at, step) in self.steps.iter().enumerate() {
+            for view in step.inputs.iter().chain(&step.outputs) {
+                if let Home::Buffer(b) = view.home {
+                    self.buffers[b].last_use = at;
+                }
+            }
+        }
+        for (_, view) in &self.outputs {
+            if let Home::Buffer(b) = view.home {
+                self.buffers[b].last_use = usize::MAX;
+            }
+        }
+    }
 }
 
 pub(crate) struct Lowering<'a> {
@@ -283,7 +332,15 @@ impl<'a> Lowering<'a> {
             inputs,
             outputs,
             numbers: Vec::new(),
+            what: What::Other,
         });
+    }
+
+    /// Says what the last step is.
+    fn mark(&mut self, what: What) {
+        if let Some(step) = self.steps.last_mut() {
+            step.what = what;
+        }
     }
 
     /// Appends a step whose single result is a new buffer that becomes value `id`.

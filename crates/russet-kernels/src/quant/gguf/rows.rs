@@ -15,11 +15,11 @@ use crate::simd::{Kernel, Simd};
 /// A matrix of GGUF blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct GgufRows<'a> {
-    format: BlockFormat,
-    data: &'a [u8],
+    pub(super) format: BlockFormat,
+    pub(super) data: &'a [u8],
     rows: usize,
     k: usize,
-    stride: usize,
+    pub(super) stride: usize,
     rounding: Rounding,
 }
 

@@ -1,0 +1,793 @@
+//! Integer products: weights of 4 or 8 bits times activations quantised to 8 bits on the way in.
+//!
+//! This is what the fast mode computes with. A weight is `scale * code + offset` with one scale (and offset) per row and
+//! block of 32 columns; an activation is `scale * code` with one scale per token and block. A block's product of codes is
+//! exact in i32, so the only loss is the rounding of activations to 8 bits (and of the products' sums to f32).
+//!
+//! Weights are repacked once: [`GROUP`] rows side by side, four columns of each in a 32-bit lane, so that a register of
+//! codes times one broadcast word of activations adds to as many rows as there are lanes and nothing is ever summed across
+//! lanes. Activations are packed in tiles of tokens, a block's words, scales and sums in one record.
+
+use crate::convert;
+use crate::elem::Elem;
+use crate::isa::Isa;
+use crate::mem::{AlignedBuf, OutOfMemory, bytes_of_mut};
+use crate::scratch;
+use crate::simd::{Kernel, Simd};
+use crate::threads::{Pool, Rows};
+
+use half::f16;
+
+/// Rows that lie side by side.
+pub const GROUP: usize = 16;
+/// Columns that share a scale.
+pub const BLOCK: usize = 32;
+/// Words of a token in a block's record: eight of codes, then scale, start and sum.
+const RECORD: usize = BLOCK / 4 + 3;
+/// Tokens per pass: bounds the working memory and keeps the activations in the cache.
+const PASS: usize = 512;
+/// The most tokens of a tile.
+const MAX_TILE: usize = 12;
+/// The most products of one call.
+const MAX_PRODUCTS: usize = 4;
+
+/// The bits of a stored code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bits {
+    /// Two codes a byte.
+    Four,
+    /// One code a byte.
+    Eight,
+}
+
+impl Bits {
+    /// Bytes of a block of a group.
+    const fn chunk(self) -> usize {
+        match self {
+            Bits::Four => GROUP * BLOCK / 2,
+            Bits::Eight => GROUP * BLOCK,
+        }
+    }
+}
+
+/// Where packed weights come from: unsigned codes with a scale and an offset per row and block.
+pub trait BlockSource: Sync {
+    /// Rows: n.
+    fn rows(&self) -> usize;
+    /// Columns: k, a multiple of [`BLOCK`].
+    fn k(&self) -> usize;
+    /// Bits of a code.
+    fn bits(&self) -> Bits;
+    /// The code that stands for zero everywhere.
+    fn zero(&self) -> i32;
+    /// Whether blocks have offsets besides.
+    fn has_offsets(&self) -> bool;
+    /// Whether scales and offsets are kept in half precision.
+    fn half_scales(&self) -> bool;
+    /// The codes of columns `32 block..` of `row`, its scale and its offset: a weight is
+    /// `scale * (code - zero) + offset`.
+    fn block(&self, row: usize, block: usize, codes: &mut [u8; BLOCK]) -> (f32, f32);
+}
+
+/// A weight matrix `[n, k]` packed for integer products.
+#[derive(Debug)]
+pub struct PackedRows {
+    n: usize,
+    k: usize,
+    bits: Bits,
+    zero: i32,
+    offsets: bool,
+    half: bool,
+    codes: AlignedBuf,
+    params: AlignedBuf,
+}
+
+impl PackedRows {
+    /// Packs a matrix on all threads.
+    ///
+    /// # Errors
+    /// If the memory cannot be had.
+    ///
+    /// # Panics
+    /// If k is not a multiple of [`BLOCK`].
+    pub fn pack(pool: &Pool, source: &dyn BlockSource) -> Result<Self, OutOfMemory> {
+        assert!(source.k().is_multiple_of(BLOCK), "packed: k");
+        let too_large = OutOfMemory { bytes: usize::MAX };
+        let (groups, blocks) = (source.rows().div_ceil(GROUP), source.k() / BLOCK);
+        let (half, offsets) = (source.half_scales(), source.has_offsets());
+        let record = GROUP * (1 + usize::from(offsets));
+        let cells = groups.checked_mul(blocks).ok_or(too_large)?;
+        let code_bytes = cells.checked_mul(source.bits().chunk()).ok_or(too_large)?;
+        let param_bytes = cells
+            .checked_mul(record * if half { 2 } else { 4 })
+            .ok_or(too_large)?;
+        let mut this = Self {
+            n: source.rows(),
+            k: source.k(),
+            bits: source.bits(),
+            zero: source.zero(),
+            offsets,
+            half,
+            codes: AlignedBuf::with_len(code_bytes)?,
+            params: AlignedBuf::with_len(param_bytes)?,
+        };
+        if half {
+            this.fill::<f16>(pool, source, record);
+        } else {
+            this.fill::<f32>(pool, source, record);
+        }
+        Ok(this)
+    }
+
+    fn fill<P: Elem>(&mut self, pool: &Pool, source: &dyn BlockSource, record: usize) {
+        let (blocks, bits) = (self.k / BLOCK, self.bits);
+        let codes = (self.codes.as_bytes_mut(), blocks * bits.chunk());
+        let params = (self.params.as_mut_slice::<P>(), blocks * record);
+        pool.for_chunks_mut2(codes, params, |group, codes, params| {
+            let cells = codes
+                .chunks_exact_mut(bits.chunk())
+                .zip(params.chunks_exact_mut(record));
+            for (block, (codes, params)) in cells.enumerate() {
+                fill_cell(source, (group, block), codes, params);
+            }
+        });
+    }
+
+    /// Rows: n.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Columns: k.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Whether activations quantised for one matrix suit the other.
+    pub fn shares_activations(&self, other: &Self) -> bool {
+        self.k == other.k && self.zero == other.zero
+    }
+
+    /// Memory, in bytes.
+    pub fn size(&self) -> usize {
+        self.codes.as_bytes().len() + self.params.as_bytes().len()
+    }
+
+    fn groups(&self) -> usize {
+        self.n.div_ceil(GROUP)
+    }
+
+    fn blocks(&self) -> usize {
+        self.k / BLOCK
+    }
+}
+
+/// Packs one block of one group of rows; rows beyond the last stay zero.
+fn fill_cell<P: Elem>(
+    source: &dyn BlockSource,
+    (group, block): (usize, usize),
+    codes: &mut [u8],
+    params: &mut [P],
+) {
+    for lane in 0..GROUP.min(source.rows() - group * GROUP) {
+        let mut row = [0; BLOCK];
+        let (scale, offset) = source.block(group * GROUP + lane, block, &mut row);
+        params[lane] = P::from_f32(scale);
+        if let Some(place) = params.get_mut(GROUP + lane) {
+            *place = P::from_f32(offset);
+        }
+        for (column, &code) in row.iter().enumerate() {
+            let (chunk, at) = (column / 4, 4 * lane + column % 4);
+            match source.bits() {
+                Bits::Eight => codes[64 * chunk + at] = code,
+                Bits::Four => codes[64 * (chunk % 4) + at] |= code << (4 * (chunk / 4)),
+            }
+        }
+    }
+}
+
+/// One of several products of the same activations.
+#[derive(Debug)]
+pub struct Product<'a, Y> {
+    /// The weights `[n, k]`.
+    pub weights: &'a PackedRows,
+    /// The result `[m, n]`.
+    pub out: &'a mut [Y],
+    /// What is added to it, `[m, n]`, before the one rounding.
+    pub add: Option<&'a [Y]>,
+}
+
+impl<Y: Elem> Product<'_, Y> {
+    /// The result where there are no columns.
+    fn without_terms(&mut self) {
+        match self.add {
+            Some(add) => self.out.copy_from_slice(add),
+            None => self.out.fill(Y::ZERO),
+        }
+    }
+}
+
+/// `out = x W^T (+ add)` for each product, all of the same `m` rows `x` `[m, k]`.
+///
+/// # Panics
+/// If lengths do not fit, the weights differ in k or in their zero, or there are more than four products.
+pub fn packed_linear<X: Elem, Y: Elem>(
+    pool: &Pool,
+    x: &[X],
+    m: usize,
+    products: &mut [Option<Product<'_, Y>>],
+) {
+    packed_linear_on(Isa::best(), pool, x, m, products);
+}
+
+fn packed_linear_on<X: Elem, Y: Elem>(
+    isa: Isa,
+    pool: &Pool,
+    x: &[X],
+    m: usize,
+    products: &mut [Option<Product<'_, Y>>],
+) {
+    let Some(Some(first)) = products.first() else {
+        return;
+    };
+    let (k, zero) = (first.weights.k, first.weights.zero);
+    assert!(products.len() <= MAX_PRODUCTS, "packed: products");
+    if m == 0 || k == 0 {
+        return products
+            .iter_mut()
+            .flatten()
+            .for_each(Product::without_terms);
+    }
+    assert!(m.checked_mul(k) == Some(x.len()), "packed: activations");
+    for p in products.iter().flatten() {
+        let len = m.checked_mul(p.weights.n);
+        let fits = len == Some(p.out.len()) && p.add.is_none_or(|a| Some(a.len()) == len);
+        assert!(
+            fits && p.weights.k == k && p.weights.zero == zero,
+            "packed: a product"
+        );
+    }
+    let mut outputs: [Option<Output<'_, Y>>; MAX_PRODUCTS] = [const { None }; MAX_PRODUCTS];
+    for (slot, product) in outputs.iter_mut().zip(products) {
+        *slot = product.as_mut().map(Output::new);
+    }
+    for start in (0..m).step_by(PASS) {
+        let count = PASS.min(m - start);
+        let x = &x[start * k..(start + count) * k];
+        pass(isa, pool, x, (start, count), zero, &outputs);
+    }
+}
+
+/// A product whose result is shared out among tasks.
+struct Output<'a, Y> {
+    weights: &'a PackedRows,
+    out: Rows<'a, Y>,
+    add: Option<&'a [Y]>,
+}
+
+impl<'a, Y> Output<'a, Y> {
+    fn new(product: &'a mut Product<'_, Y>) -> Self {
+        Self {
+            weights: product.weights,
+            out: Rows::new(product.out, product.weights.n),
+            add: product.add,
+        }
+    }
+}
+
+/// Packs some tokens and multiplies them with every group of rows of every product.
+fn pass<X: Elem, Y: Elem>(
+    isa: Isa,
+    pool: &Pool,
+    x: &[X],
+    (start, count): (usize, usize),
+    zero: i32,
+    outputs: &[Option<Output<'_, Y>>],
+) {
+    let k = x.len() / count;
+    let blocks = k / BLOCK;
+    let tile = isa.run(TileTokens);
+    let words = &mut *scratch::words(count * blocks * RECORD);
+    pool.for_chunks_mut(words, tile * blocks * RECORD, &|i, panel| {
+        let x = &x[i * tile * k..];
+        isa.run(Quantize { x, k, zero, panel });
+    });
+    let words = &*words;
+    let groups = outputs.iter().flatten().map(|o| o.weights.groups()).sum();
+    let per = share(groups, k, pool.threads());
+    pool.run(usize::div_ceil(groups, per), &|task| {
+        for at in task * per..groups.min((task + 1) * per) {
+            let mut group = at;
+            for output in outputs.iter().flatten() {
+                if group < output.weights.groups() {
+                    multiply_group(isa, output, group, (words, tile), (start, count));
+                    break;
+                }
+                group -= output.weights.groups();
+            }
+        }
+    });
+}
+
+/// Groups a task: some tasks per thread even out the load, a task of few codes is not worth claiming.
+fn share(groups: usize, k: usize, threads: usize) -> usize {
+    let even = groups.div_ceil(4 * threads);
+    even.clamp(1, 64).max(8192_usize.div_ceil(GROUP * k))
+}
+
+/// One group of rows times all tokens of a pass.
+fn multiply_group<Y: Elem>(
+    isa: Isa,
+    output: &Output<'_, Y>,
+    group: usize,
+    (words, tile): (&[i32], usize),
+    (start, count): (usize, usize),
+) {
+    let (n, blocks) = (output.weights.n, output.weights.blocks());
+    let rows = GROUP.min(n - group * GROUP);
+    let mut first = 0;
+    for panel in words.chunks(tile * blocks * RECORD) {
+        let tokens = tile.min(count - first);
+        let mut sums = [0.0; MAX_TILE * GROUP];
+        isa.run(Panel {
+            weights: output.weights,
+            group,
+            panel,
+            tokens,
+            sums: &mut sums,
+        });
+        for (token, sums) in sums.chunks_exact_mut(GROUP).take(tokens).enumerate() {
+            let at = (start + first + token) * n + group * GROUP;
+            // SAFETY: groups of rows are shared out among tasks: no other task has these columns.
+            let out = unsafe { output.out.part(at, rows) };
+            let sums = &mut sums[..rows];
+            if let Some(add) = output.add {
+                let add = add[at..at + rows].iter();
+                sums.iter_mut().zip(add).for_each(|(y, a)| *y += a.to_f32());
+            }
+            convert::convert(sums, out);
+        }
+        first += tokens;
+    }
+}
+
+/// Asks for the tokens of a tile.
+struct TileTokens;
+
+impl Kernel for TileTokens {
+    type Out = usize;
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) -> usize {
+        S::TILE_TOKENS
+    }
+}
+
+/// Quantises a tile of tokens into records. A tile is made of runs of [`S::TILE_TOKENS`](Simd::TILE_TOKENS), four or one
+/// tokens, as [`runs`] says; a run's record of a block holds every token's codes, then scales, starts, and sums.
+struct Quantize<'a, X> {
+    x: &'a [X],
+    k: usize,
+    zero: i32,
+    panel: &'a mut [i32],
+}
+
+/// The sizes of the runs that `tokens` tokens are worked on in.
+#[inline(always)]
+fn run_of<S: Simd>(left: usize) -> usize {
+    if left >= S::TILE_TOKENS {
+        S::TILE_TOKENS
+    } else if left >= 4 {
+        4
+    } else {
+        1
+    }
+}
+
+impl<X: Elem> Kernel for Quantize<'_, X> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let blocks = self.k / BLOCK;
+        let tokens = self.panel.len() / (blocks * RECORD).max(1);
+        let mut first = 0;
+        while first < tokens {
+            let run = run_of::<S>(tokens - first);
+            let mut block = 0;
+            while block < blocks {
+                let at = (first * blocks + block * run) * RECORD;
+                let record = &mut self.panel[at..at + run * RECORD];
+                let mut token = 0;
+                while token < run {
+                    let from = (first + token) * self.k + block * BLOCK;
+                    let x = &self.x[from..from + BLOCK];
+                    quantize_block(s, x, self.zero, record, (token, run));
+                    token += 1;
+                }
+                block += 1;
+            }
+            first += run;
+        }
+    }
+}
+
+/// Codes of one token's block: `x = scale * code`, the largest magnitude becoming 127.
+#[inline(always)]
+fn quantize_block<S: Simd, X: Elem>(
+    s: S,
+    x: &[X],
+    zero: i32,
+    record: &mut [i32],
+    (token, run): (usize, usize),
+) {
+    let mut largest = s.splat(0.0);
+    let mut at = 0;
+    while at < BLOCK {
+        largest = s.max(s.abs(X::load(s, &x[at..])), largest);
+        at += S::LANES;
+    }
+    let largest = s.max_lane(largest);
+    let inverse = s.splat(if largest > 0.0 { 127.0 / largest } else { 0.0 });
+    let (words, tail) = record.split_at_mut(run * (BLOCK / 4));
+    let codes = bytes_of_mut(&mut words[token * (BLOCK / 4)..(token + 1) * (BLOCK / 4)]);
+    let mut sum = s.splat(0.0);
+    let mut at = 0;
+    while at < BLOCK {
+        let code = s.round_int(s.mul(X::load(s, &x[at..]), inverse));
+        sum = s.add(sum, code);
+        s.store_i8(code, &mut codes[at..]);
+        at += S::LANES;
+    }
+    let (sum, scale) = (s.sum(sum), largest / 127.0);
+    tail[token] = scale.to_bits().cast_signed();
+    tail[run + token] = -zero * sum as i32;
+    tail[2 * run + token] = (scale * sum).to_bits().cast_signed();
+}
+
+/// A tile of tokens times a group of rows: `sums[token][row]`.
+struct Panel<'a> {
+    weights: &'a PackedRows,
+    group: usize,
+    panel: &'a [i32],
+    tokens: usize,
+    sums: &'a mut [f32; MAX_TILE * GROUP],
+}
+
+impl Kernel for Panel<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let w = self.weights;
+        match (w.bits, w.offsets, w.half) {
+            (Bits::Four, false, true) => self.tiles::<S, f16, false, false>(s),
+            (Bits::Four, true, true) => self.tiles::<S, f16, false, true>(s),
+            (Bits::Eight, false, true) => self.tiles::<S, f16, true, false>(s),
+            (Bits::Eight, true, true) => self.tiles::<S, f16, true, true>(s),
+            (Bits::Four, false, false) => self.tiles::<S, f32, false, false>(s),
+            (Bits::Four, true, false) => self.tiles::<S, f32, false, true>(s),
+            (Bits::Eight, false, false) => self.tiles::<S, f32, true, false>(s),
+            (Bits::Eight, true, false) => self.tiles::<S, f32, true, true>(s),
+        }
+    }
+}
+
+impl Panel<'_> {
+    #[inline(always)]
+    fn tiles<S: Simd, P: Elem, const EIGHT: bool, const OFFSETS: bool>(self, s: S) {
+        let blocks = self.weights.blocks();
+        let mut first = 0;
+        while first < self.tokens {
+            let run = run_of::<S>(self.tokens - first);
+            let panel = &self.panel[first * blocks * RECORD..(first + run) * blocks * RECORD];
+            let sums = &mut self.sums[first * GROUP..(first + run) * GROUP];
+            let cell = Cell {
+                weights: self.weights,
+                group: self.group,
+                panel,
+            };
+            match run {
+                12 => cell.multiply::<S, P, 12, EIGHT, OFFSETS>(s, sums),
+                4 => cell.multiply::<S, P, 4, EIGHT, OFFSETS>(s, sums),
+                _ => cell.multiply::<S, P, 1, EIGHT, OFFSETS>(s, sums),
+            }
+            first += run;
+        }
+    }
+}
+
+/// A run of tokens and a group of rows.
+struct Cell<'a> {
+    weights: &'a PackedRows,
+    group: usize,
+    panel: &'a [i32],
+}
+
+impl Cell<'_> {
+    #[inline(always)]
+    fn multiply<S: Simd, P: Elem, const T: usize, const EIGHT: bool, const OFFSETS: bool>(
+        &self,
+        s: S,
+        out: &mut [f32],
+    ) {
+        let (w, blocks) = (self.weights, self.weights.blocks());
+        let chunk = w.bits.chunk();
+        let codes = &w.codes.as_bytes()[self.group * blocks * chunk..];
+        let record = GROUP * (1 + usize::from(OFFSETS));
+        let params = &w.params.as_slice::<P>()[self.group * blocks * record..];
+        let mut lane = 0;
+        while lane < GROUP {
+            let mut sums = [s.splat(0.0); T];
+            let mut block = 0;
+            while block < blocks {
+                let weights = load_codes::<S, EIGHT>(s, &codes[block * chunk + 4 * lane..]);
+                let params = &params[block * record + lane..];
+                let x = &self.panel[block * T * RECORD..(block + 1) * T * RECORD];
+                let scale = P::load(s, params);
+                let offset = if OFFSETS {
+                    P::load(s, &params[GROUP..])
+                } else {
+                    scale
+                };
+                let factors = (scale, offset);
+                // Some tokens at a time, spelled out: a token's products wait for each other, and the sums stay in registers.
+                match T {
+                    12 => {
+                        add_block::<S, T, 6, EIGHT, OFFSETS>(s, &weights, factors, x, 0, &mut sums);
+                        add_block::<S, T, 6, EIGHT, OFFSETS>(s, &weights, factors, x, 6, &mut sums);
+                    }
+                    4 => {
+                        add_block::<S, T, 4, EIGHT, OFFSETS>(s, &weights, factors, x, 0, &mut sums)
+                    }
+                    _ => {
+                        add_block::<S, T, 1, EIGHT, OFFSETS>(s, &weights, factors, x, 0, &mut sums)
+                    }
+                }
+                block += 1;
+            }
+            let mut t = 0;
+            while t < T {
+                s.store(sums[t], &mut out[t * GROUP + lane..]);
+                t += 1;
+            }
+            lane += S::LANES;
+        }
+    }
+}
+
+/// Adds the products of a block with tokens `t..t + N` of a run of `T` to their sums.
+#[inline(always)]
+fn add_block<S: Simd, const T: usize, const N: usize, const EIGHT: bool, const OFFSETS: bool>(
+    s: S,
+    weights: &[S::I; 8],
+    (scale, offset): (S::V, S::V),
+    x: &[i32],
+    t: usize,
+    sums: &mut [S::V; T],
+) {
+    let mut dots = [s.ints(0); N];
+    for i in 0..N {
+        dots[i] = s.ints(x[T * 9 + t + i]);
+    }
+    for c in 0..8 {
+        for i in 0..N {
+            dots[i] = s.dot4::<EIGHT>(dots[i], weights[c], x[(t + i) * 8 + c]);
+        }
+    }
+    for i in 0..N {
+        let factor = s.mul(scale, s.splat(float(x[T * 8 + t + i])));
+        sums[t + i] = s.fma(s.to_float(dots[i]), factor, sums[t + i]);
+        if OFFSETS {
+            let sum = s.splat(float(x[T * 10 + t + i]));
+            sums[t + i] = s.fma(offset, sum, sums[t + i]);
+        }
+    }
+}
+
+#[inline(always)]
+fn float(word: i32) -> f32 {
+    f32::from_bits(word.cast_unsigned())
+}
+
+/// The eight registers of a block's codes, four columns in each.
+#[inline(always)]
+fn load_codes<S: Simd, const EIGHT: bool>(s: S, codes: &[u8]) -> [S::I; 8] {
+    let mut w = [s.ints(0); 8];
+    let mut c = 0;
+    while c < 4 {
+        let v = s.load_ints(&codes[64 * c..]);
+        if EIGHT {
+            w[c] = v;
+            w[c + 4] = s.load_ints(&codes[64 * (c + 4)..]);
+        } else {
+            w[c] = s.low_nibbles(v);
+            w[c + 4] = s.high_nibbles(v);
+        }
+        c += 1;
+    }
+    w
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Random;
+
+    /// Random codes with the scales and offsets of every kind.
+    struct Source {
+        n: usize,
+        k: usize,
+        bits: Bits,
+        zero: i32,
+        half: bool,
+        codes: Vec<u8>,
+        params: Vec<(f32, f32)>,
+        offsets: bool,
+    }
+
+    impl Source {
+        fn new((n, k): (usize, usize), bits: Bits, zero: i32, half: bool, offsets: bool) -> Self {
+            let mut random = Random::new((n * k) as u64);
+            let mask = if bits == Bits::Four { 15 } else { 255 };
+            let codes = random.bytes(n * k).iter().map(|b| b & mask).collect();
+            let mut param = |_| {
+                let number = |x: f32| f16::from_f32(x).to_f32();
+                let offset = if offsets { random.float() } else { 0.0 };
+                (number(random.float() * 0.1), number(offset))
+            };
+            let params = (0..n * k / BLOCK).map(&mut param).collect();
+            Self {
+                n,
+                k,
+                bits,
+                zero,
+                half,
+                codes,
+                params,
+                offsets,
+            }
+        }
+    }
+
+    impl BlockSource for Source {
+        fn rows(&self) -> usize {
+            self.n
+        }
+        fn k(&self) -> usize {
+            self.k
+        }
+        fn bits(&self) -> Bits {
+            self.bits
+        }
+        fn zero(&self) -> i32 {
+            self.zero
+        }
+        fn has_offsets(&self) -> bool {
+            self.offsets
+        }
+        fn half_scales(&self) -> bool {
+            self.half
+        }
+        fn block(&self, row: usize, block: usize, codes: &mut [u8; BLOCK]) -> (f32, f32) {
+            let at = row * self.k + block * BLOCK;
+            codes.copy_from_slice(&self.codes[at..at + BLOCK]);
+            self.params[at / BLOCK]
+        }
+    }
+
+    /// The definition: activations rounded to 8 bits a block, exact products, sums in f64.
+    fn reference(w: &Source, x: &[f32]) -> Vec<f64> {
+        let mut out = Vec::new();
+        for x in x.chunks(w.k) {
+            for row in 0..w.n {
+                let mut sum = 0.0;
+                for (b, x) in x.chunks(BLOCK).enumerate() {
+                    let largest = x.iter().fold(0.0_f32, |m, v| m.max(v.abs()));
+                    let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
+                    let mut codes = [0; BLOCK];
+                    let (scale, offset) = w.block(row, b, &mut codes);
+                    for (x, code) in x.iter().zip(codes) {
+                        let rounded =
+                            f64::from((x * inverse).round_ties_even() * (largest / 127.0));
+                        let weight = f64::from(scale) * f64::from(i32::from(code) - w.zero);
+                        sum += rounded * (weight + f64::from(offset));
+                    }
+                }
+                out.push(sum);
+            }
+        }
+        out
+    }
+
+    fn check(pool: &Pool, w: &Source, m: usize) {
+        let x = Random::new(m as u64).floats(m * w.k);
+        let packed = PackedRows::pack(pool, w).unwrap();
+        let want = reference(w, &x);
+        for isa in Isa::available() {
+            let mut out = vec![f32::NAN; m * w.n];
+            let product = Product {
+                weights: &packed,
+                out: &mut out,
+                add: None,
+            };
+            packed_linear_on(*isa, pool, &x, m, &mut [Some(product)]);
+            for (i, (y, want)) in out.iter().zip(&want).enumerate() {
+                let near = (f64::from(*y) - want).abs() <= 1e-4 * (1.0 + want.abs());
+                assert!(near, "{} {:?} m={m} [{i}]: {y} {want}", isa.name(), w.bits);
+            }
+        }
+    }
+
+    #[test]
+    fn products_match_the_definition() {
+        for threads in [1, 3] {
+            let pool = Pool::new(threads);
+            for (bits, zero) in [
+                (Bits::Four, 8),
+                (Bits::Four, 0),
+                (Bits::Eight, 128),
+                (Bits::Eight, 0),
+            ] {
+                for (half, offsets) in [(true, false), (true, true), (false, false), (false, true)]
+                {
+                    for (shape, m) in [((1, 32), 1), ((16, 64), 5), ((50, 96), 13), ((7, 160), 31)]
+                    {
+                        check(&pool, &Source::new(shape, bits, zero, half, offsets), m);
+                    }
+                }
+            }
+            check(
+                &pool,
+                &Source::new((33, 64), Bits::Four, 8, true, false),
+                600,
+            );
+        }
+    }
+
+    #[test]
+    fn several_products_share_their_activations() {
+        let pool = Pool::new(2);
+        let sources =
+            [(40, 64), (3, 64), (16, 64)].map(|s| Source::new(s, Bits::Four, 8, true, false));
+        let packed = sources
+            .each_ref()
+            .map(|s| PackedRows::pack(&pool, s).unwrap());
+        let x = Random::new(9).floats(6 * 64);
+        let x: Vec<f16> = x.iter().map(|v| f16::from_f32(*v)).collect();
+        let add = vec![f16::ONE; 6 * 40];
+        let mut outs = packed.each_ref().map(|p| vec![f16::ZERO; 6 * p.n()]);
+        let mut alone = outs.clone();
+        for (p, out) in packed.iter().zip(&mut alone) {
+            packed_linear(
+                &pool,
+                &x,
+                6,
+                &mut [Some(Product {
+                    weights: p,
+                    out,
+                    add: None,
+                })],
+            );
+        }
+        let [a, b, c] = &mut outs;
+        let mut products = [
+            Some(Product {
+                weights: &packed[0],
+                out: a,
+                add: Some(&add),
+            }),
+            Some(Product {
+                weights: &packed[1],
+                out: b,
+                add: None,
+            }),
+            Some(Product {
+                weights: &packed[2],
+                out: c,
+                add: None,
+            }),
+        ];
+        packed_linear(&pool, &x, 6, &mut products);
+        assert_eq!(outs[1..], alone[1..]);
+        let near = |(a, b): (&f16, &f16)| (a.to_f32() - b.to_f32() - 1.0).abs() < 0.02;
+        assert!(outs[0].iter().zip(&alone[0]).all(near));
+    }
+}
