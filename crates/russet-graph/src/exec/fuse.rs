@@ -105,26 +105,30 @@ impl Fusion {
 
     /// Gives every product whose weights allow it packed weights; weights used twice are packed once.
     fn pack(&mut self, pool: &Pool) -> Result<(), OpError> {
-        let mut packed: Vec<(Arc<Weights>, Arc<PackedRows>)> = Vec::new();
+        let mut all: Vec<Arc<Weights>> = Vec::new();
+        for step in self.steps.iter().flatten() {
+            let What::Linear(weights) = &step.what else {
+                continue;
+            };
+            if !all.iter().any(|w| Arc::ptr_eq(w, weights)) && weights.source().is_some() {
+                all.push(weights.clone());
+            }
+        }
+        let sources: Vec<_> = all.iter().filter_map(|w| w.source()).collect();
+        let sources: Vec<_> = sources.iter().map(|s| &**s).collect();
+        let packed = PackedRows::pack(pool, &sources);
+        let packed = packed.map_err(|e| OpError::TooLarge {
+            shape: vec![e.bytes],
+        })?;
+        let packed: Vec<_> = packed.into_iter().map(Arc::new).collect();
         for step in self.steps.iter_mut().flatten() {
             let What::Linear(weights) = &step.what else {
                 continue;
             };
-            let known = packed.iter().find(|(w, _)| Arc::ptr_eq(w, weights));
-            let rows = match known {
-                Some((_, rows)) => rows.clone(),
-                None => {
-                    let Some(rows) = weights.pack(pool) else {
-                        continue;
-                    };
-                    let rows = Arc::new(rows.map_err(|_| OpError::TooLarge {
-                        shape: weights.shape().to_vec(),
-                    })?);
-                    packed.push((weights.clone(), rows.clone()));
-                    rows
-                }
-            };
-            step.what = What::Packed(vec![Packed { rows, add: None }]);
+            if let Some(at) = all.iter().position(|w| Arc::ptr_eq(w, weights)) {
+                let rows = packed[at].clone();
+                step.what = What::Packed(vec![Packed { rows, add: None }]);
+            }
         }
         Ok(())
     }

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use russet_kernels::elem::Rounding;
-use russet_kernels::mem::{AlignedBuf, OutOfMemory, SharedBytes};
-use russet_kernels::packed::{self, PackedRows};
+use russet_kernels::mem::{AlignedBuf, SharedBytes};
+use russet_kernels::packed::{self, BlockSource};
 use russet_kernels::quant::{
     BlockFormat, BlockRows, Code, DenseRows, Floats, GgufRows, RowFormat, dequantize_row,
 };
-
-use russet_kernels::threads::Pool;
 
 use super::{Cx, Kernel};
 use crate::error::OpError;
@@ -176,8 +174,8 @@ impl Weights {
         this.with(|_| ()).map(|()| this)
     }
 
-    /// The matrix packed for integer products; `None` where its format is read as it is.
-    pub(crate) fn pack(&self, pool: &Pool) -> Option<Result<PackedRows, OutOfMemory>> {
+    /// The matrix as a source for packing; `None` where its format is read as it is.
+    pub(crate) fn source(&self) -> Option<Box<dyn BlockSource + '_>> {
         if !self.k.is_multiple_of(packed::BLOCK) || self.k == 0 {
             return None;
         }
@@ -185,11 +183,11 @@ impl Weights {
             Format::Dense(..) => None,
             Format::Blocks(format, bytes) => {
                 let rows = GgufRows::new(*format, bytes, self.k, Rounding::F32)?;
-                Some(PackedRows::pack(pool, &rows))
+                Some(Box::new(rows))
             }
             Format::Codes { .. } => {
-                let rows = self.code_rows()?;
-                rows.packable().then(|| PackedRows::pack(pool, &rows))
+                let rows = self.code_rows().filter(BlockRows::packable)?;
+                Some(Box::new(rows))
             }
         }
     }
