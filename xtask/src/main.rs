@@ -10,6 +10,7 @@ mod lm;
 mod ops;
 mod read;
 mod record;
+mod statics;
 mod tally;
 mod tidy;
 
@@ -46,6 +47,11 @@ enum Conformance {
         #[arg(long, value_name = "DIR")]
         records: Option<PathBuf>,
     },
+    /// Repeat the calls of every bundle DIR/NAME with functions of fixed shapes, recorded in DIR/NAME.safetensors
+    Static {
+        /// Bundles and recordings
+        folder: PathBuf,
+    },
     /// Repeat the call of every one-operation asset DIR/OP/CASE.aimodel that has a recording CASE.safetensors
     Ops {
         /// The suite
@@ -65,6 +71,7 @@ fn main() -> ExitCode {
         Command::Conformance(Conformance::Lm { folder, records }) => {
             lm::replay_all(&folder, records.as_deref())
         }
+        Command::Conformance(Conformance::Static { folder }) => statics::replay_all(&folder),
         Command::Conformance(Conformance::Ops { folder }) => ops::replay_all(&folder),
         Command::Conformance(Conformance::Answer {
             bundle,
