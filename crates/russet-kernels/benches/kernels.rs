@@ -89,14 +89,14 @@ impl BlockSource for Codes {
 fn packed(bencher: Bencher<'_, '_>, m: usize, (rows, k): (usize, usize), threads: usize) {
     let pool = Pool::new(threads);
     let data = (0..rows * k / 2).map(|i| (i * 31) as u8).collect();
-    let weights = PackedRows::pack(&pool, &Codes { data, rows, k }).expect("memory");
+    let weights = PackedRows::pack(&pool, &[&Codes { data, rows, k }]).expect("memory");
     let (x, mut y) = (numbers(m * k), vec![f16::ZERO; m * rows]);
     let bencher = bencher
         .counter(ItemsCount::new(m * rows * k))
         .counter(BytesCount::new(rows * k * 9 / 16));
     bencher.bench_local(|| {
         let product = Product {
-            weights: &weights,
+            weights: &weights[0],
             out: &mut y[..],
             add: None,
         };

@@ -8,10 +8,13 @@
 //! codes times one broadcast word of activations adds to as many rows as there are lanes and nothing is ever summed across
 //! lanes. Activations are packed in tiles of tokens, a block's words, scales and sums in one record.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use crate::convert;
 use crate::elem::Elem;
 use crate::isa::Isa;
-use crate::mem::{AlignedBuf, OutOfMemory, bytes_of_mut};
+use crate::mem::{AlignedBuf, OutOfMemory, bytes_of_mut, cast_slice, cast_slice_mut};
 use crate::scratch;
 use crate::simd::{Kernel, Simd};
 use crate::threads::{Pool, Rows};
@@ -70,7 +73,7 @@ pub trait BlockSource: Sync {
 }
 
 /// A weight matrix `[n, k]` packed for integer products.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PackedRows {
     n: usize,
     k: usize,
@@ -78,59 +81,75 @@ pub struct PackedRows {
     zero: i32,
     offsets: bool,
     half: bool,
-    codes: AlignedBuf,
-    params: AlignedBuf,
+    memory: Arc<AlignedBuf>,
+    codes: Range<usize>,
+    params: Range<usize>,
 }
 
 impl PackedRows {
-    /// Packs a matrix on all threads.
+    /// Packs matrices on all threads, into one piece of memory (large pieces live in huge pages).
     ///
     /// # Errors
     /// If the memory cannot be had.
     ///
     /// # Panics
-    /// If k is not a multiple of [`BLOCK`].
-    pub fn pack(pool: &Pool, source: &dyn BlockSource) -> Result<Self, OutOfMemory> {
+    /// If a k is not a multiple of [`BLOCK`].
+    pub fn pack(pool: &Pool, sources: &[&dyn BlockSource]) -> Result<Vec<Self>, OutOfMemory> {
+        let mut len = 0;
+        let mut packed = Vec::with_capacity(sources.len());
+        let nothing = Arc::new(AlignedBuf::new());
+        for source in sources {
+            let too_large = OutOfMemory { bytes: usize::MAX };
+            packed.push(Self::laid_out(*source, &mut len, &nothing).ok_or(too_large)?);
+        }
+        let mut memory = AlignedBuf::with_len(len)?;
+        for (source, rows) in sources.iter().zip(&packed) {
+            let bytes = &mut memory.as_bytes_mut()[rows.codes.start..rows.params.end];
+            let (codes, rest) = bytes.split_at_mut(rows.codes.len());
+            let params = &mut rest[rows.params.start - rows.codes.end..];
+            if rows.half {
+                fill::<f16>(pool, *source, codes, params);
+            } else {
+                fill::<f32>(pool, *source, codes, params);
+            }
+        }
+        let memory = Arc::new(memory);
+        for rows in &mut packed {
+            rows.memory = memory.clone();
+        }
+        Ok(packed)
+    }
+
+    /// A matrix's place behind the `len` bytes given out so far; `None` if it is too large.
+    fn laid_out(
+        source: &dyn BlockSource,
+        len: &mut usize,
+        memory: &Arc<AlignedBuf>,
+    ) -> Option<Self> {
         assert!(source.k().is_multiple_of(BLOCK), "packed: k");
-        let too_large = OutOfMemory { bytes: usize::MAX };
-        let (groups, blocks) = (source.rows().div_ceil(GROUP), source.k() / BLOCK);
         let (half, offsets) = (source.half_scales(), source.has_offsets());
-        let record = GROUP * (1 + usize::from(offsets));
-        let cells = groups.checked_mul(blocks).ok_or(too_large)?;
-        let code_bytes = cells.checked_mul(source.bits().chunk()).ok_or(too_large)?;
-        let param_bytes = cells
-            .checked_mul(record * if half { 2 } else { 4 })
-            .ok_or(too_large)?;
-        let mut this = Self {
+        let cells = source
+            .rows()
+            .div_ceil(GROUP)
+            .checked_mul(source.k() / BLOCK)?;
+        let mut place = |bytes: usize| {
+            let start = *len;
+            *len = start.checked_add(bytes)?.checked_next_multiple_of(64)?;
+            Some(start..start + bytes)
+        };
+        let codes = place(cells.checked_mul(source.bits().chunk())?)?;
+        let params = place(cells.checked_mul(record(offsets) * if half { 2 } else { 4 })?)?;
+        Some(Self {
             n: source.rows(),
             k: source.k(),
             bits: source.bits(),
             zero: source.zero(),
             offsets,
             half,
-            codes: AlignedBuf::with_len(code_bytes)?,
-            params: AlignedBuf::with_len(param_bytes)?,
-        };
-        if half {
-            this.fill::<f16>(pool, source, record);
-        } else {
-            this.fill::<f32>(pool, source, record);
-        }
-        Ok(this)
-    }
-
-    fn fill<P: Elem>(&mut self, pool: &Pool, source: &dyn BlockSource, record: usize) {
-        let (blocks, bits) = (self.k / BLOCK, self.bits);
-        let codes = (self.codes.as_bytes_mut(), blocks * bits.chunk());
-        let params = (self.params.as_mut_slice::<P>(), blocks * record);
-        pool.for_chunks_mut2(codes, params, |group, codes, params| {
-            let cells = codes
-                .chunks_exact_mut(bits.chunk())
-                .zip(params.chunks_exact_mut(record));
-            for (block, (codes, params)) in cells.enumerate() {
-                fill_cell(source, (group, block), codes, params);
-            }
-        });
+            memory: memory.clone(),
+            codes,
+            params,
+        })
     }
 
     /// Rows: n.
@@ -150,7 +169,15 @@ impl PackedRows {
 
     /// Memory, in bytes.
     pub fn size(&self) -> usize {
-        self.codes.as_bytes().len() + self.params.as_bytes().len()
+        self.codes.len() + self.params.len()
+    }
+
+    fn codes(&self) -> &[u8] {
+        &self.memory.as_bytes()[self.codes.clone()]
+    }
+
+    fn params<P: Elem>(&self) -> &[P] {
+        cast_slice(&self.memory.as_bytes()[self.params.clone()]).unwrap_or(&[])
     }
 
     fn groups(&self) -> usize {
@@ -162,6 +189,29 @@ impl PackedRows {
     }
 }
 
+/// Parameters of a block of a group.
+const fn record(offsets: bool) -> usize {
+    if offsets { 2 * GROUP } else { GROUP }
+}
+
+fn fill<P: Elem>(pool: &Pool, source: &dyn BlockSource, codes: &mut [u8], params: &mut [u8]) {
+    let (blocks, chunk) = (source.k() / BLOCK, source.bits().chunk());
+    let record = record(source.has_offsets());
+    let codes = (codes, blocks * chunk);
+    let params = (
+        cast_slice_mut::<P>(params).unwrap_or(&mut []),
+        blocks * record,
+    );
+    pool.for_chunks_mut2(codes, params, |group, codes, params| {
+        let cells = codes
+            .chunks_exact_mut(chunk)
+            .zip(params.chunks_exact_mut(record));
+        for (block, (codes, params)) in cells.enumerate() {
+            fill_cell(source, (group, block), codes, params);
+        }
+    });
+}
+
 /// Packs one block of one group of rows; rows beyond the last stay zero.
 fn fill_cell<P: Elem>(
     source: &dyn BlockSource,
@@ -169,6 +219,7 @@ fn fill_cell<P: Elem>(
     codes: &mut [u8],
     params: &mut [P],
 ) {
+    let bits = source.bits();
     for lane in 0..GROUP.min(source.rows() - group * GROUP) {
         let mut row = [0; BLOCK];
         let (scale, offset) = source.block(group * GROUP + lane, block, &mut row);
@@ -176,12 +227,15 @@ fn fill_cell<P: Elem>(
         if let Some(place) = params.get_mut(GROUP + lane) {
             *place = P::from_f32(offset);
         }
-        for (column, &code) in row.iter().enumerate() {
-            let (chunk, at) = (column / 4, 4 * lane + column % 4);
-            match source.bits() {
-                Bits::Eight => codes[64 * chunk + at] = code,
-                Bits::Four => codes[64 * (chunk % 4) + at] |= code << (4 * (chunk / 4)),
-            }
+        let word = |c: usize| {
+            u32::from_le_bytes([row[4 * c], row[4 * c + 1], row[4 * c + 2], row[4 * c + 3]])
+        };
+        for (c, chunk) in codes.chunks_exact_mut(4 * GROUP).enumerate() {
+            let word = match bits {
+                Bits::Four => word(c) | word(c + 4) << 4,
+                Bits::Eight => word(c),
+            };
+            chunk[4 * lane..4 * lane + 4].copy_from_slice(&word.to_le_bytes());
         }
     }
 }
@@ -510,9 +564,9 @@ impl Cell<'_> {
     ) {
         let (w, blocks) = (self.weights, self.weights.blocks());
         let chunk = w.bits.chunk();
-        let codes = &w.codes.as_bytes()[self.group * blocks * chunk..];
-        let record = GROUP * (1 + usize::from(OFFSETS));
-        let params = &w.params.as_slice::<P>()[self.group * blocks * record..];
+        let codes = &w.codes()[self.group * blocks * chunk..];
+        let record = record(OFFSETS);
+        let params = &w.params::<P>()[self.group * blocks * record..];
         let mut lane = 0;
         while lane < GROUP {
             let mut sums = [s.splat(0.0); T];
@@ -699,7 +753,7 @@ mod tests {
 
     fn check(pool: &Pool, w: &Source, m: usize) {
         let x = Random::new(m as u64).floats(m * w.k);
-        let packed = PackedRows::pack(pool, w).unwrap();
+        let packed = PackedRows::pack(pool, &[w]).unwrap().remove(0);
         let want = reference(w, &x);
         for isa in Isa::available() {
             let mut out = vec![f32::NAN; m * w.n];
@@ -749,7 +803,7 @@ mod tests {
             [(40, 64), (3, 64), (16, 64)].map(|s| Source::new(s, Bits::Four, 8, true, false));
         let packed = sources
             .each_ref()
-            .map(|s| PackedRows::pack(&pool, s).unwrap());
+            .map(|s| PackedRows::pack(&pool, &[s]).unwrap().remove(0));
         let x = Random::new(9).floats(6 * 64);
         let x: Vec<f16> = x.iter().map(|v| f16::from_f32(*v)).collect();
         let add = vec![f16::ONE; 6 * 40];

@@ -255,8 +255,15 @@ impl BlockSource for BlockRows<'_> {
     }
     fn block(&self, row: usize, block: usize, codes: &mut [u8; BLOCK]) -> (f32, f32) {
         let (first, raise) = (row * self.k + block * BLOCK, self.raise());
-        for (i, code) in codes.iter_mut().enumerate() {
-            *code = (self.code.get(self.data, first + i) as i16 + i16::from(raise)) as u8;
+        if self.code.per_byte() == 2 {
+            let bytes = &self.data[first / 2..first / 2 + BLOCK / 2];
+            for (pair, byte) in codes.chunks_exact_mut(2).zip(bytes) {
+                pair.copy_from_slice(&[byte & 15 ^ raise, byte >> 4 ^ raise]);
+            }
+        } else {
+            for (code, byte) in codes.iter_mut().zip(&self.data[first..]) {
+                *code = byte ^ raise;
+            }
         }
         let at = row * self.blocks() + block * BLOCK / self.block;
         let scale = self.scales.get(at);
