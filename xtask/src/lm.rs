@@ -96,7 +96,9 @@ fn replay(bundle: &Path, record: &Path) -> Result<Outcome, Failure> {
     let record = record::read(record)?;
     let tolerance = Tolerance::of(&record.precision)
         .ok_or_else(|| format!("no tolerance for {}", record.precision))?;
-    let model = Model::open(bundle, &OpenOptions::default())?;
+    let mut options = OpenOptions::default();
+    options.all_logits = true;
+    let model = Model::open(bundle, &options)?;
     let mut engine = model.engine()?;
     let mut logits = Distance::NONE;
     for call in &record.calls {
