@@ -1,9 +1,10 @@
-//! Any bytes as a GGUF file: whatever can be asked of it gives an answer or an error.
+//! Any bytes as a GGUF file: whatever can be asked of it gives an answer or an error, and a graph made of it is sound.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use russet_formats::checkpoint::{Options, from_gguf};
 use russet_formats::gguf::{Array, Gguf, Value};
+use russet_graph::verify::verify;
 use russet_kernels::mem::SharedBytes;
 
 /// Decodes every item, arrays of arrays too.
@@ -30,5 +31,7 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let _ = file.tokenizer();
-    let _ = from_gguf(&file, Options::default());
+    if let Ok(model) = from_gguf(&file, Options::default()) {
+        verify(&model.module).expect("a graph that is built here is sound");
+    }
 });

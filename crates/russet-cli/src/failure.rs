@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use russet_formats::aimodel::AssetError;
 use russet_formats::checkpoint::CheckpointError;
@@ -15,7 +16,7 @@ pub(crate) enum Failure {
     /// No model.
     #[error(transparent)]
     Locate(#[from] LocateError),
-    /// The model cannot be opened, or an answer failed.
+    /// What is at a path is no model, or an answer failed.
     #[error(transparent)]
     Russet(#[from] russet::Error),
     /// A function that cannot be called on the tensors given.
@@ -24,6 +25,16 @@ pub(crate) enum Failure {
     /// A file of tensors.
     #[error(transparent)]
     Tensors(#[from] russet::tensors::TensorFileError),
+    /// A model that cannot be opened.
+    #[error("cannot open {}", path.display())]
+    Open {
+        path: PathBuf,
+        #[source]
+        source: Box<russet::Error>,
+    },
+    /// Options that make no sense.
+    #[error(transparent)]
+    Usage(#[from] russet::SamplingError),
     /// An asset that is broken, or not the one its digest is of.
     #[error("{}", path.display())]
     Asset {
@@ -56,6 +67,14 @@ impl Failure {
         Self::Stream {
             action: "write to standard output",
             source,
+        }
+    }
+
+    /// The exit code: 2 for wrong usage, as for arguments that do not parse.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Usage(_) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
         }
     }
 

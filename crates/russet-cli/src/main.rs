@@ -3,10 +3,6 @@
 //! Arguments ([`args`]), finding and downloading models ([`locate`], [`pull`]), Ctrl-C ([`interrupt`]), one file per command
 //! ([`commands`]). Answers go to standard output, everything else to standard error.
 #![forbid(unsafe_code)]
-#![allow(
-    rustdoc::broken_intra_doc_links,
-    reason = "brackets in help texts are optional parts"
-)]
 
 mod args;
 mod commands;
@@ -28,7 +24,7 @@ fn main() -> ExitCode {
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {}", chain(&failure));
-            ExitCode::FAILURE
+            failure.exit_code()
         }
     }
 }

@@ -36,3 +36,8 @@ pub use sample::{Sampler, Sampling, SamplingError};
 pub use session::{Chat, Reply};
 pub use template::{ChatTemplate, Message, RenderOptions, TemplateError};
 pub use tokenizer::{Tokenizer, TokenizerError};
+
+/// The snippet of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,11 +1,13 @@
 //! Opening a model: a bundle directory, a bare `.aimodel`, or a GGUF file.
 
+use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use russet_formats::aimodel::{self, AimodelAsset};
 use russet_formats::checkpoint;
-use russet_formats::gguf::{self, Gguf};
+use russet_formats::gguf::{self, Gguf, GgufTokenizer};
 use russet_graph::exec::{Plan, PlanError, PlanOptions, Precision};
 use russet_graph::graph::Module;
 use russet_graph::verify::{Violation, verify};
@@ -13,7 +15,9 @@ use russet_kernels::mem::{FileMap, SharedBytes};
 use russet_kernels::threads::Pool;
 use serde_json::Value;
 
-use crate::bundle::{BundleError, DirectorySource, LanguageBundle, LanguageConfig, Source};
+use crate::bundle::{
+    BundleError, DirectorySource, LanguageBundle, LanguageConfig, Source, regular,
+};
 use crate::engine::{EngineError, EngineOptions, SequentialEngine, Token};
 use crate::sample::SamplingError;
 use crate::session::Chat;
@@ -37,6 +41,11 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A file of another kind.
+    #[error(
+        "{0} is no model: russet reads bundles (folders with a metadata.json), .aimodel folders and GGUF files"
+    )]
+    NoModel(PathBuf),
     /// A model asset that is broken.
     #[error("{path}: {source}")]
     Asset {
@@ -112,6 +121,44 @@ pub enum ModelSource {
     Gguf,
 }
 
+impl ModelSource {
+    /// What is at a path: a folder is a bundle, or an asset where its name ends in `.aimodel`; a file is a GGUF file where its
+    /// name or its first bytes say so.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where nothing is there, [`Error::NoModel`] for any other file.
+    pub fn of(path: &Path) -> Result<Self, Error> {
+        let io = |source| Error::Io {
+            path: path.into(),
+            source,
+        };
+        let ends = |end| {
+            path.extension()
+                .is_some_and(|e| e.eq_ignore_ascii_case(end))
+        };
+        let kind = fs::metadata(path).map_err(io)?;
+        if kind.is_dir() {
+            return Ok(if ends("aimodel") {
+                Self::Asset
+            } else {
+                Self::Bundle
+            });
+        }
+        if ends("gguf") {
+            return Ok(Self::Gguf);
+        }
+        let mut start = Vec::new();
+        if kind.is_file() {
+            let mut file = fs::File::open(path).map_err(io)?.take(4);
+            file.read_to_end(&mut start).map_err(io)?;
+        }
+        match start == b"GGUF" {
+            true => Ok(Self::Gguf),
+            false => Err(Error::NoModel(path.into())),
+        }
+    }
+}
+
 /// A model ready to run: planned once, shared by all conversations over it.
 #[derive(Debug)]
 pub struct Model {
@@ -124,17 +171,19 @@ pub struct Model {
     tokenizer: Option<Tokenizer>,
     template: Option<ChatTemplate>,
     stops: Vec<Token>,
-    bos: Option<Token>,
 }
 
 impl Model {
     /// Opens whatever is at a path.
+    ///
+    /// # Errors
+    /// Any [`Error`]: what is at the path is no model, a part of it is broken or missing, or it cannot be planned.
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, Error> {
         let path = path.as_ref();
-        match path.extension().and_then(|e| e.to_str()) {
-            Some("gguf") => Self::open_gguf(path, options),
-            Some("aimodel") => Self::open_asset(path, options),
-            _ => Self::open_bundle(path, options),
+        match ModelSource::of(path)? {
+            ModelSource::Gguf => Self::open_gguf(path, options),
+            ModelSource::Asset => Self::open_asset(path, options),
+            ModelSource::Bundle => Self::open_bundle(path, options),
         }
     }
 
@@ -200,29 +249,32 @@ impl Model {
             source,
         })?;
         if let Some(vocabulary) = vocabulary {
-            let tokenizer = tokenizer::from_gguf(&vocabulary)?;
-            let ids: Vec<u32> = [vocabulary.eos, vocabulary.eot, vocabulary.eom]
-                .into_iter()
-                .flatten()
-                .collect();
-            this.stops = stop_tokens(
-                &tokenizer,
-                StopSources {
-                    ids: &ids,
-                    ..StopSources::default()
-                },
-            );
-            this.bos = vocabulary.bos.filter(|_| vocabulary.add_bos == Some(true));
-            this.template = vocabulary.chat_template.as_deref().map(ChatTemplate::new);
+            this.read_vocabulary(&vocabulary)?;
+        }
+        Ok(this)
+    }
+
+    /// Tokenizer, templates and stop tokens from the metadata of a GGUF file.
+    fn read_vocabulary(&mut self, vocabulary: &GgufTokenizer) -> Result<(), Error> {
+        let tokenizer = tokenizer::from_gguf(vocabulary)?;
+        let sources = StopSources {
+            ids: &vocabulary.stop_tokens(),
+            ..StopSources::default()
+        };
+        self.stops = stop_tokens(&tokenizer, sources);
+        self.template = vocabulary.chat_template.as_deref().map(ChatTemplate::new);
+        if let Some(template) = &mut self.template {
+            for (name, text) in &vocabulary.named_templates {
+                template.add(name, &**text);
+            }
             for (name, id) in [("bos_token", vocabulary.bos), ("eos_token", vocabulary.eos)] {
-                let text = id.and_then(|id| tokenizer.token(id));
-                if let (Some(template), Some(text)) = (&mut this.template, text) {
+                if let Some(text) = id.and_then(|id| tokenizer.token(id)) {
                     template.set_token(name, text);
                 }
             }
-            this.tokenizer = Some(tokenizer);
         }
-        Ok(this)
+        self.tokenizer = Some(tokenizer);
+        Ok(())
     }
 
     fn plan(
@@ -233,6 +285,13 @@ impl Model {
         options: &OpenOptions,
     ) -> Result<Self, Error> {
         verify(&module)?;
+        if module.graph(function).is_none() {
+            let known: Vec<&str> = module.functions().map(|g| &*g.name).collect();
+            return Err(Error::Missing(format!(
+                "the program has no function {function:?}; it has {}",
+                known.join(", ")
+            )));
+        }
         let pool = Arc::new(Pool::new(options.threads));
         let plan = Plan::build(
             &module,
@@ -249,7 +308,6 @@ impl Model {
             tokenizer: None,
             template: None,
             stops: Vec::new(),
-            bos: None,
         })
     }
 
@@ -326,7 +384,7 @@ impl Model {
     pub fn tokenizer(&self) -> Result<&Tokenizer, Error> {
         self.tokenizer.as_ref().ok_or_else(|| {
             Error::Missing(format!(
-                "{}: there is no tokenizer beside the model",
+                "{}: there is no tokenizer beside the model; put its tokenizer.json into a folder tokenizer/ there",
                 self.name
             ))
         })
@@ -361,11 +419,7 @@ impl Model {
 
     /// The tokens of a text as it stands, with the tokens the tokenizer puts around a text.
     pub fn plain_prompt(&self, text: &str) -> Result<Vec<Token>, Error> {
-        let mut tokens = self.tokenizer()?.encode(text, true)?;
-        if let Some(bos) = self.bos.filter(|b| tokens.first() != Some(b)) {
-            tokens.insert(0, bos);
-        }
-        Ok(tokens)
+        Ok(self.tokenizer()?.encode(text, true)?)
     }
 
     /// A new engine with empty caches.
@@ -398,7 +452,8 @@ fn plan_options(
 }
 
 fn map(path: &Path) -> Result<SharedBytes, Error> {
-    let map = FileMap::open(path).map_err(|source| Error::Io {
+    let map = regular(path).and_then(|()| FileMap::open(path));
+    let map = map.map_err(|source| Error::Io {
         path: path.into(),
         source,
     })?;

@@ -124,6 +124,9 @@ impl<'a> Chat<'a> {
     ) -> Result<Reply, Error> {
         use std::sync::atomic::Ordering::Relaxed;
         options.sampling.check()?;
+        if prompt.is_empty() {
+            return Err(Error::Missing("the prompt is empty".into()));
+        }
         self.cancelled.store(false, Relaxed);
         let flag = self.cancelled.clone();
         let cancelled = move || flag.load(Relaxed);

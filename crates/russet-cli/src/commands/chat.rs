@@ -73,7 +73,10 @@ impl Conversation<'_> {
     }
 
     fn say(&mut self, line: &str) -> Result<(), Failure> {
-        let reply = talk::stream(|on_text| self.chat.send(line, &self.options, on_text))?;
+        let options = &self.options;
+        let reply = talk::stream(&mut self.chat, |chat, on_text| {
+            chat.send(line, options, on_text)
+        })?;
         match reply.reason {
             StopReason::Cancelled => eprintln!("(interrupted)"),
             StopReason::ContextFull => eprintln!("(the context is full: /clear starts again)"),

@@ -19,10 +19,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let options = talk::options(&args.talk);
     let reply = if args.no_template {
         let tokens = model.plain_prompt(&prompt)?;
-        talk::stream(|on_text| chat.answer(&tokens, &options, on_text))?
+        talk::stream(&mut chat, |chat, on_text| {
+            chat.answer(&tokens, &options, on_text)
+        })?
     } else {
         introduce(&mut chat, args.talk.system.as_deref());
-        talk::stream(|on_text| chat.send(&prompt, &options, on_text))?
+        talk::stream(&mut chat, |chat, on_text| {
+            chat.send(&prompt, &options, on_text)
+        })?
     };
     if args.talk.verbose {
         talk::figures(&reply);

@@ -1,21 +1,26 @@
 //! What `run` and `chat` share: opening a model, options, streaming an answer, figures.
 
 use std::io::{self, Write};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use russet::{Error, GenerateOptions, Model, OpenOptions, Reply, Sampling, StopReason};
+use russet::{Chat, Error, GenerateOptions, Model, OpenOptions, Reply, Sampling, StopReason};
 
 use crate::args::{SamplingArgs, TalkArgs};
 use crate::failure::Failure;
 use crate::locate::locate;
 
-/// Finds and opens a model; says what it is where that is wanted.
+/// Finds and opens a model; says what it is where that is wanted. Options that make no sense fail before anything is opened.
 pub(super) fn open(name: &str, args: &TalkArgs) -> Result<Model, Failure> {
+    sampling(&args.sampling).check()?;
     let path = locate(name)?;
     let start = Instant::now();
     let mut options = OpenOptions::default();
     options.threads = args.threads.map_or(0, usize::from);
-    let model = Model::open(&path, &options)?;
+    let model = Model::open(&path, &options).map_err(|source| Failure::Open {
+        path: path.clone(),
+        source: Box::new(source),
+    })?;
     if args.verbose {
         let took = start.elapsed().as_secs_f64() * 1e3;
         eprintln!(
@@ -46,16 +51,18 @@ fn sampling(args: &SamplingArgs) -> Sampling {
     }
 }
 
-/// Runs something that hands over text piece by piece, and writes the pieces as they come. Text that cannot be written ends
-/// the answer.
-pub(super) fn stream(
-    answer: impl FnOnce(&mut dyn FnMut(&str)) -> Result<Reply, Error>,
+/// Lets a conversation answer and writes the pieces of the answer as they come. Text that cannot be written ends the answer.
+pub(super) fn stream<'a>(
+    chat: &mut Chat<'a>,
+    answer: impl FnOnce(&mut Chat<'a>, &mut dyn FnMut(&str)) -> Result<Reply, Error>,
 ) -> Result<Reply, Failure> {
     let mut out = io::stdout();
     let mut written = Ok(());
-    let reply = answer(&mut |text| {
+    let cancel = chat.cancel_flag();
+    let reply = answer(chat, &mut |text| {
         if written.is_ok() {
             written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            cancel.fetch_or(written.is_err(), Ordering::Relaxed);
         }
     })?;
     written

@@ -39,8 +39,8 @@ pub(super) fn complete(path: &Path, entry: &Entry) -> bool {
 /// Moves a finished file to its place.
 pub(super) fn publish(from: &Path, to: &Path) -> Result<(), PullError> {
     let folder = to.parent().unwrap_or(to);
-    fs::create_dir_all(folder).map_err(|e| PullError::file("create", folder, e))?;
-    fs::rename(from, to).map_err(|e| PullError::file("write", to, e))
+    fs::create_dir_all(folder).map_err(|e| PullError::cache("create", folder, e))?;
+    fs::rename(from, to).map_err(|e| PullError::cache("write", to, e))
 }
 
 /// A folder of one's own, empty at first, removed at the end.
@@ -53,15 +53,16 @@ impl Staging {
     /// Waits until no other process pulls the same entry, then makes the folder.
     pub(super) fn open(root: &Path, entry: &Entry) -> Result<Self, PullError> {
         let all = root.join("staging");
-        fs::create_dir_all(&all).map_err(|e| PullError::file("create", &all, e))?;
+        fs::create_dir_all(&all).map_err(|e| PullError::cache("create", &all, e))?;
         let path = all.join(format!("{}.lock", entry.name));
-        let lock = File::create(&path).map_err(|e| PullError::file("create", &path, e))?;
-        lock.lock().map_err(|e| PullError::file("lock", &path, e))?;
+        let lock = File::create(&path).map_err(|e| PullError::cache("create", &path, e))?;
+        lock.lock()
+            .map_err(|e| PullError::cache("lock", &path, e))?;
         let folder = all.join(entry.name);
         if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(|e| PullError::file("remove", &folder, e))?;
+            fs::remove_dir_all(&folder).map_err(|e| PullError::cache("remove", &folder, e))?;
         }
-        fs::create_dir(&folder).map_err(|e| PullError::file("create", &folder, e))?;
+        fs::create_dir(&folder).map_err(|e| PullError::cache("create", &folder, e))?;
         Ok(Self {
             folder,
             _lock: lock,

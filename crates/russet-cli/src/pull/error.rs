@@ -69,6 +69,14 @@ pub(crate) enum PullError {
     /// No room.
     #[error("the disk that holds {} is full: the model needs {needed} MB while it is unpacked (RUSSET_CACHE names another folder)", folder.display())]
     Full { folder: PathBuf, needed: u64 },
+    /// The folder of downloads cannot be used.
+    #[error("cannot {action} {} (RUSSET_CACHE names another folder for downloads)", path.display())]
+    Cache {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     /// Any other trouble with a file.
     #[error("cannot {action} {}", path.display())]
     File {
@@ -104,9 +112,18 @@ impl PullError {
         }
     }
 
-    /// Trouble with a file; a full disk is said to be one.
+    /// Trouble with a file.
     pub(super) fn file(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::File {
+            action,
+            path: path.into(),
+            source,
+        }
+    }
+
+    /// Trouble in the folder of downloads.
+    pub(super) fn cache(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Cache {
             action,
             path: path.into(),
             source,

@@ -1,8 +1,8 @@
 //! Downloads a wheel with `python3 -m pip download`, which knows the user's proxies, mirrors and certificates.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io;
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -14,6 +14,9 @@ use super::{Progress, Step};
 
 /// How often the size of what has arrived is looked at.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Bytes of pip's complaints that are read.
+const COMPLAINTS: u64 = 1 << 20;
 
 /// Brings the wheel of an entry into `folder`.
 pub(crate) fn pip(
@@ -31,12 +34,9 @@ pub(super) fn pip_with(
     folder: &Path,
     progress: Progress<'_>,
 ) -> Result<PathBuf, PullError> {
-    let log = folder.join("pip.log");
-    let status = run(python, entry, folder, &log, progress)?;
+    let (status, complaints) = run(python, entry, folder, progress)?;
     if !status.success() {
-        return Err(
-            explain(&fs::read_to_string(&log).unwrap_or_default(), entry).or_full(entry, folder),
-        );
+        return Err(explain(&complaints, entry).or_full(entry, folder));
     }
     let wheels = fs::read_dir(folder).map_err(|e| PullError::file("read", folder, e))?;
     let mut wheels = wheels
@@ -47,18 +47,17 @@ pub(super) fn pip_with(
         .ok_or_else(|| failed(entry, "it says it succeeded, but there is no wheel"))
 }
 
-/// Runs pip to its end. Its temporary files are kept below `folder`, where their growth can be seen.
+/// Runs pip to its end and says how it ended and what it complained of. Its temporary files are kept below `folder`, where
+/// their growth can be seen; its complaints in memory, since the disk may be full.
 fn run(
     python: &OsStr,
     entry: &Entry,
     folder: &Path,
-    log: &Path,
     progress: Progress<'_>,
-) -> Result<ExitStatus, PullError> {
+) -> Result<(ExitStatus, String), PullError> {
     let temporary = folder.join("tmp");
-    let file = |e| PullError::file("create", log, e).or_full(entry, folder);
-    fs::create_dir_all(&temporary).map_err(file)?;
-    let output = File::create(log).map_err(file)?;
+    fs::create_dir_all(&temporary)
+        .map_err(|e| PullError::file("create", &temporary, e).or_full(entry, folder))?;
     let child = Command::new(python)
         .args([
             "-m",
@@ -80,16 +79,22 @@ fn run(
         .env("TMPDIR", &temporary)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(output)
+        .stderr(Stdio::piped())
         .spawn();
     let mut child = Running(child.map_err(|e| not_started(e, python, entry))?);
+    let complaints = child
+        .0
+        .stderr
+        .take()
+        .map(|pipe| thread::spawn(|| read(pipe)));
     loop {
         if let Some(status) = child
             .0
             .try_wait()
             .map_err(|e| PullError::file("run", Path::new(python), e))?
         {
-            return Ok(status);
+            let text = complaints.and_then(|thread| thread.join().ok());
+            return Ok((status, text.unwrap_or_default()));
         }
         progress(
             Step::Download,
@@ -98,6 +103,14 @@ fn run(
         );
         thread::sleep(LOOK);
     }
+}
+
+/// What comes out of a pipe, as far as it is text and of a sensible size.
+fn read(pipe: impl Read) -> String {
+    let mut bytes = Vec::new();
+    // What was read before an error is all there is.
+    pipe.take(COMPLAINTS).read_to_end(&mut bytes).ok();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A child that does not outlive the wait for it.
@@ -150,9 +163,10 @@ fn explain(log: &str, entry: &Entry) -> PullError {
         return PullError::NoPip;
     }
     let mut lines = log.lines().map(str::trim).filter(|l| !l.is_empty());
+    // pip's own exceptions are announced first and named in the last line of a traceback.
     let error = lines
         .clone()
-        .rfind(|l| l.starts_with("ERROR:"))
+        .rfind(|l| l.starts_with("ERROR:") && !l.ends_with("Exception:"))
         .or_else(|| lines.next_back());
     failed(
         entry,

@@ -297,9 +297,12 @@ mod pythons {
 
     #[test]
     fn no_room() {
-        let error =
-            run("echo 'ERROR: [Errno 28] No space left on device' >&2; exit 1").unwrap_err();
-        assert!(matches!(error, PullError::Full { .. }), "{error}");
+        let line = "ERROR: [Errno 28] No space left on device";
+        let traceback = "ERROR: Exception:\nTraceback (most recent call last):\nOSError: [Errno 28] No space left on device";
+        for text in [line, traceback] {
+            let error = run(&format!("echo '{text}' >&2; exit 1")).unwrap_err();
+            assert!(matches!(error, PullError::Full { .. }), "{error}");
+        }
     }
 
     #[test]

@@ -264,7 +264,7 @@ pub enum DebugAttr {
 impl AttrRecord {
     /// Decodes one record.
     pub fn decode(c: &mut Cursor<'_>, t: &Tables<'_>) -> Result<Self> {
-        let kind = c.varint("an attribute kind")?;
+        let (at, kind) = (c.offset(), c.varint("an attribute kind")?);
         if let Some((_, e)) = EnumKind::ALL.iter().find(|(code, _)| *code == kind) {
             return Ok(Self::Enum(*e, case(c, e.cases())?));
         }
@@ -308,15 +308,10 @@ impl AttrRecord {
             },
             27 => Self::FourCc(c.varint("a pixel format")?),
             29 => Self::TargetSpec([t.attr(c)?, t.attr(c)?, t.attr(c)?]),
-            30..=42 | 47 => Self::Debug(DebugAttr::decode(c, t, kind)?),
+            30..=33 | 35..=42 | 47 => Self::Debug(DebugAttr::decode(c, t, kind)?),
             45 => Self::Dictionary(t.attrs(c)?),
             46 => Self::Unit,
-            code => {
-                return Err(c.error(Problem::Unknown {
-                    what: "attribute kind",
-                    code,
-                }));
-            }
+            code => return Err(c.error_at(at, unknown_kind(code))),
         })
     }
 
@@ -405,12 +400,7 @@ impl DebugAttr {
             40 | 41 => Self::place(c, t, kind == 41)?,
             42 => Self::MetadataLocation(t.attrs(c)?),
             47 => Self::OpaqueLocation(t.attr(c)?),
-            code => {
-                return Err(c.error(Problem::Unknown {
-                    what: "attribute kind",
-                    code,
-                }));
-            }
+            code => return Err(c.error(unknown_kind(code))),
         })
     }
 
@@ -480,15 +470,23 @@ impl DebugAttr {
     }
 }
 
+fn unknown_kind(code: u64) -> Problem {
+    Problem::Unknown {
+        what: "attribute kind",
+        code,
+    }
+}
+
 fn case(c: &mut Cursor<'_>, cases: &[(u64, &'static str)]) -> Result<&'static str> {
-    let code = c.varint("an enumeration")?;
+    let (at, code) = (c.offset(), c.varint("an enumeration")?);
     let found = cases.iter().find(|(value, _)| *value == code);
-    found.map(|(_, name)| *name).ok_or_else(|| {
-        c.error(Problem::Unknown {
-            what: "case of an enumeration",
-            code,
-        })
-    })
+    let unknown = || Problem::Unknown {
+        what: "case of an enumeration",
+        code,
+    };
+    found
+        .map(|(_, name)| *name)
+        .ok_or_else(|| c.error_at(at, unknown()))
 }
 
 fn signed_list(c: &mut Cursor<'_>) -> Result<Vec<i64>> {
@@ -498,6 +496,7 @@ fn signed_list(c: &mut Cursor<'_>) -> Result<Vec<i64>> {
 /// An integer of `width` bits, zero-extended.
 fn bits(c: &mut Cursor<'_>, width: u32) -> Result<u128> {
     const WHAT: &str = "an integer";
+    let at = c.offset();
     let raw = match width {
         0..=8 => u128::from(c.byte(WHAT)?),
         9..=64 => u128::from(c.signed(WHAT)?.cast_unsigned()),
@@ -507,35 +506,28 @@ fn bits(c: &mut Cursor<'_>, width: u32) -> Result<u128> {
                 [low] => (*low, 0),
                 [low, high] => (*low, *high),
                 _ => {
-                    return Err(c.error(Problem::Limit {
-                        what: "words of an integer",
-                        value: words.len() as u64,
-                        limit: 2,
-                    }));
+                    let (what, value) = ("words of an integer", words.len() as u64);
+                    let limit = 2;
+                    return Err(c.error_at(at, Problem::Limit { what, value, limit }));
                 }
             };
             u128::from(high.cast_unsigned()) << 64 | u128::from(low.cast_unsigned())
         }
     };
     match 1u128.checked_shl(width) {
-        Some(end) if raw >= end => Err(c.error(Problem::Kind {
-            what: "an integer",
-            expected: "within its width",
-        })),
+        Some(end) if raw >= end => {
+            let (what, expected) = ("an integer", "within its width");
+            Err(c.error_at(at, Problem::Kind { what, expected }))
+        }
         _ => Ok(raw),
     }
 }
 
 fn width(c: &mut Cursor<'_>, limit: u64) -> Result<u32> {
-    let value = c.varint("a bit width")?;
+    let (at, value) = (c.offset(), c.varint("a bit width")?);
     let ok = u32::try_from(value).ok().filter(|_| value <= limit);
-    ok.ok_or_else(|| {
-        c.error(Problem::Limit {
-            what: "a bit width",
-            value,
-            limit,
-        })
-    })
+    let what = "a bit width";
+    ok.ok_or_else(|| c.error_at(at, Problem::Limit { what, value, limit }))
 }
 
 fn integer(c: &mut Cursor<'_>) -> Result<AttrRecord> {
@@ -549,12 +541,10 @@ fn integer(c: &mut Cursor<'_>) -> Result<AttrRecord> {
 }
 
 fn float(c: &mut Cursor<'_>) -> Result<AttrRecord> {
-    let width = width(c, 64)?;
+    let (at, width) = (c.offset(), width(c, 64)?);
     if !matches!(width, 16 | 32 | 64) {
-        return Err(c.error(Problem::Unknown {
-            what: "float width",
-            code: width.into(),
-        }));
+        let (what, code) = ("float width", width.into());
+        return Err(c.error_at(at, Problem::Unknown { what, code }));
     }
     let bits = bits(c, width)?;
     Ok(AttrRecord::Float {

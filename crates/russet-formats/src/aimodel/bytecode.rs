@@ -134,9 +134,9 @@ impl Container {
         if c.take(4, "the magic number")? != b"ML\xefR" {
             return Err(ReadError::new(Section::Header, 0, Problem::Magic));
         }
-        let version = c.varint("the version")?;
+        let (at, version) = (c.offset(), c.varint("the version")?);
         if !BYTECODE_VERSIONS.contains(&version) {
-            return Err(c.error(Problem::BytecodeVersion(version)));
+            return Err(c.error_at(at, Problem::BytecodeVersion(version)));
         }
         let producer = c.text("the producer")?.to_owned();
         let sections = Sections::find(&mut c)?;
@@ -186,6 +186,14 @@ impl Container {
             types: self.types.len(),
             resources: self.resources.len(),
         }
+    }
+
+    /// Bytes of everything that describes the program: strings, records and operations, without the resources.
+    pub fn structure_len(&self) -> usize {
+        let places = self.attrs.iter().chain(&self.types).chain(&self.properties);
+        let records: usize = places.map(ExactSizeIterator::len).sum();
+        let strings: usize = self.strings.iter().map(|s| s.len()).sum();
+        records + strings + self.program.len()
     }
 
     /// A resource.

@@ -54,6 +54,11 @@ impl<'a> Cursor<'a> {
         ReadError::new(self.section, self.at, problem)
     }
 
+    /// An error about something that began at `offset`.
+    pub fn error_at(&self, offset: usize, problem: Problem) -> ReadError {
+        ReadError::new(self.section, offset, problem)
+    }
+
     /// The next `n` bytes.
     pub fn take(&mut self, n: usize, what: &'static str) -> Result<&'a [u8]> {
         let range = self.span(n, what)?;

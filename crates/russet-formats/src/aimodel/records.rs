@@ -61,19 +61,17 @@ impl Tables<'_> {
 
     /// A reference to an attribute that may be absent.
     pub fn optional_attr(&self, c: &mut Cursor<'_>) -> Result<Option<AttrId>> {
-        let (raw, present) = c.flagged("an optional attribute")?;
-        if !present {
-            return if raw == 0 {
-                Ok(None)
-            } else {
-                Err(c.error(Problem::Unknown {
-                    what: "optional attribute",
-                    code: raw,
-                }))
-            };
+        let at = c.offset();
+        let (code, present) = c.flagged("an optional attribute")?;
+        let what = "optional attribute";
+        match (present, code) {
+            (false, 0) => Ok(None),
+            (false, _) => Err(c.error_at(at, Problem::Unknown { what, code })),
+            (true, index) => c
+                .checked_index("attribute", index, self.attrs)
+                .map(|i| Some(AttrId(i)))
+                .map_err(|e| ReadError { offset: at, ..e }),
         }
-        c.checked_index("attribute", raw, self.attrs)
-            .map(|i| Some(AttrId(i)))
     }
 
     /// A reference to a type.
@@ -112,7 +110,10 @@ impl Records {
         types: &[Range<usize>],
         tables: &Tables<'_>,
     ) -> Result<Self> {
-        let mut records = Self::default();
+        let mut records = Self {
+            attrs: Vec::with_capacity(attrs.len()),
+            types: Vec::with_capacity(types.len()),
+        };
         for range in attrs {
             let mut c = Cursor::new(file, range.clone(), Section::Records);
             records.attrs.push(AttrRecord::decode(&mut c, tables)?);

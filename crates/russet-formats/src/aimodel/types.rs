@@ -176,7 +176,7 @@ pub enum DebugType {
 impl TypeRecord {
     /// Decodes one record.
     pub fn decode(c: &mut Cursor<'_>, t: &Tables<'_>) -> Result<Self> {
-        let kind = c.varint("a type kind")?;
+        let (at, kind) = (c.offset(), c.varint("a type kind")?);
         if let Some((_, scalar)) = Scalar::ALL.iter().find(|(code, _)| *code == kind) {
             return Ok(Self::Scalar(*scalar));
         }
@@ -205,10 +205,8 @@ impl TypeRecord {
             39 | 40 => image(c, t, kind == 40)?,
             41..=45 => Self::Debug(debug(c, t, kind)?),
             code => {
-                return Err(c.error(Problem::Unknown {
-                    what: "type kind",
-                    code,
-                }));
+                let what = "type kind";
+                return Err(c.error_at(at, Problem::Unknown { what, code }));
             }
         })
     }
@@ -256,14 +254,12 @@ impl TypeRecord {
 }
 
 fn tensor(c: &mut Cursor<'_>, t: &Tables<'_>, encoded: bool) -> Result<TypeRecord> {
+    let at = c.offset();
     let shape = c.list("the extents of a tensor type", |c| c.signed("an extent"))?;
     if shape.len() > MAX_RANK {
         let (value, limit) = (shape.len() as u64, MAX_RANK as u64);
-        return Err(c.error(Problem::Limit {
-            what: "the rank of a tensor",
-            value,
-            limit,
-        }));
+        let what = "the rank of a tensor";
+        return Err(c.error_at(at, Problem::Limit { what, value, limit }));
     }
     let element = t.ty(c)?;
     let encoding = if encoded { Some(t.attr(c)?) } else { None };

@@ -12,7 +12,7 @@ use russet_kernels::mem::SharedBytes;
 use russet_kernels::quant::BlockFormat;
 
 use super::*;
-use crate::gguf::testing::{Item, Writer};
+use crate::gguf::testing::{Item, Writer, assert_seed};
 
 const VOCAB: usize = 11;
 const HIDDEN: usize = 32;
@@ -390,4 +390,9 @@ fn models_that_would_be_computed_wrongly_are_refused() {
         vec![0; 84 * VOCAB],
     );
     assert!(fails(head).contains("has shape [11, 256] where [11, 32] is needed"));
+}
+
+#[test]
+fn the_fuzzers_seed_is_current() {
+    assert_seed("llama", &blocks());
 }

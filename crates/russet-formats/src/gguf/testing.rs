@@ -171,3 +171,14 @@ pub(crate) fn sample() -> Writer {
         .tensor("weight", &[2, 32], 3, (0..40).collect())
         .tensor("closed", &[256], 10, vec![7; 84])
 }
+
+/// A file the fuzzer starts from is what this writer writes. `RUSSET_WRITE_SEEDS=1` writes it anew.
+pub(crate) fn assert_seed(name: &str, writer: &Writer) {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/gguf");
+    let path = folder.join(name);
+    if std::env::var_os("RUSSET_WRITE_SEEDS").is_some() {
+        std::fs::write(&path, writer.finish()).unwrap();
+    }
+    let kept = std::fs::read(&path).unwrap();
+    assert!(kept == writer.finish(), "{}", path.display());
+}

@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+pub(crate) use source::regular;
 pub use source::{DirectorySource, Source};
 
 /// The schema version this reader knows.

@@ -30,9 +30,25 @@ impl DirectorySource {
     }
 }
 
+/// Fails for anything but a file: a pipe or a device in a bundle, or a link to one, would be read without end.
+///
+/// # Errors
+/// Those of looking at the path; [`io::ErrorKind::InvalidInput`] where it is no file.
+pub(crate) fn regular(path: &Path) -> io::Result<()> {
+    match fs::metadata(path)?.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        )),
+    }
+}
+
 impl Source for DirectorySource {
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        fs::read(self.0.join(name))
+        let path = self.0.join(name);
+        regular(&path)?;
+        fs::read(path)
     }
 
     fn exists(&self, name: &str) -> bool {

@@ -84,7 +84,7 @@ impl Facts {
         }
         statistics.storage.clear();
         for tensor in file.tensors() {
-            let kind = format!("{:?}", tensor.kind());
+            let kind = tensor.kind().to_string();
             *statistics.storage.entry(kind).or_default() += tensor.elements().unwrap_or(0);
         }
         Self {

@@ -10,7 +10,8 @@ mod statistics;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use russet::bundle::{DirectorySource, ModelBundle};
+use russet::ModelSource;
+use russet::bundle::{BundleError, DirectorySource, ModelBundle};
 use russet_formats::checkpoint;
 
 use crate::args::InspectArgs;
@@ -24,10 +25,9 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut facts = Vec::new();
     for part in parts(&path)? {
-        let module = if extension(&part) == "gguf" {
-            gguf(&part, &mut facts)?
-        } else {
-            asset(&part, args, &mut facts)?
+        let module = match ModelSource::of(&part)? {
+            ModelSource::Gguf => gguf(&part, &mut facts)?,
+            _ => asset(&part, args, &mut facts)?,
         };
         if args.text {
             out.write_all(russet_graph::text::print(&module).text.as_bytes())
@@ -54,20 +54,18 @@ fn show(out: &mut impl Write, facts: &[Facts], json: bool) -> io::Result<()> {
 
 /// The assets and GGUF files to look at: the path itself, or the assets of a bundle.
 fn parts(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    if ["aimodel", "gguf"].contains(&extension(path)) {
+    if ModelSource::of(path)? != ModelSource::Bundle {
         return Ok(vec![path.into()]);
     }
+    let broken = |source: BundleError| Failure::Open {
+        path: path.into(),
+        source: Box::new(source.into()),
+    };
     let source = DirectorySource::new(path);
-    let bundle = ModelBundle::read(&source).map_err(russet::Error::from)?;
+    let bundle = ModelBundle::read(&source).map_err(broken)?;
     let keys = bundle.assets.iter().map(|(key, _)| key.as_str());
-    let files = keys.map(|key| bundle.asset(key).map(|file| path.join(file)));
-    Ok(files
-        .collect::<Result<_, _>>()
-        .map_err(russet::Error::from)?)
-}
-
-fn extension(path: &Path) -> &str {
-    path.extension().and_then(|e| e.to_str()).unwrap_or("")
+    let files = keys.map(|key| bundle.require(&source, key).map(|file| path.join(file)));
+    files.collect::<Result<_, _>>().map_err(broken)
 }
 
 fn asset(

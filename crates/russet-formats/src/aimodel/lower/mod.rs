@@ -86,7 +86,8 @@ impl Lowering<'_> {
                         .values
                         .text(name)
                         .ok_or_else(|| wrong(op, "name", "text"))?;
-                    self.graphs(op, &format!("{prefix}{name}."))?;
+                    let prefix = self.qualified(op, prefix, &format!("{name}."))?;
+                    self.graphs(op, &prefix)?;
                 }
                 "execution.target_spec_v1" => {
                     let spec = self.raw.property(self.file, op, "spec")?;
@@ -103,6 +104,13 @@ impl Lowering<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A name with those of the namespaces around it.
+    fn qualified(&mut self, op: &RawOp, prefix: &str, name: &str) -> Result<String> {
+        let full = format!("{prefix}{name}");
+        self.values.spend_text(&full).map_err(|p| at(op, p))?;
+        Ok(full)
     }
 
     fn graph(&mut self, op: &RawOp, prefix: &str) -> Result<Graph> {
@@ -122,7 +130,7 @@ impl Lowering<'_> {
             .ok_or_else(|| wrong(op, "name", "text"))?;
         let (inputs, results) = self.signature(op, need("functionType")?)?;
         let mut body = Body {
-            graph: Graph::new(&format!("{prefix}{name}")),
+            graph: Graph::new(&self.qualified(op, prefix, &name)?),
             names: HashMap::new(),
             masks: HashMap::new(),
         };
@@ -139,6 +147,7 @@ impl Lowering<'_> {
         }
         if let Some(block) = only_block(op)? {
             body.graph.body = self.block(&mut body, block, op)?;
+            arguments_fit(op, &body.graph)?;
         }
         Ok(body.graph)
     }
@@ -305,7 +314,7 @@ impl Lowering<'_> {
         if let (Take::Sparse, [_, mask], [id]) = (rule.take, &inputs[..], &outputs[..]) {
             body.masks.insert(*id, *mask);
         }
-        let location = self.values.location(op.location);
+        let location = self.values.location(op.location).map_err(|p| at(op, p))?;
         Ok(graph::Node {
             op: what,
             inputs,
@@ -379,6 +388,15 @@ impl Lowering<'_> {
             out.push(((*name).into(), self.values.attr(id).map_err(|p| at(op, p))?));
         }
         Ok(out)
+    }
+}
+
+/// The arguments of a body have the very types of its signature: the text form writes only one of them.
+fn arguments_fit(op: &RawOp, graph: &Graph) -> Result<()> {
+    let types = graph.inputs.iter().map(|port| Some(&port.ty));
+    match types.eq(graph.body.args.iter().map(|id| graph.ty(*id))) {
+        true => Ok(()),
+        false => Err(wrong(op, "functionType", "the types of its arguments")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Types, attributes, constants and locations of the file as those of the graph.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use russet_graph::attr::{Attr, Attributes};
@@ -16,9 +17,12 @@ use super::super::types::{DYNAMIC, Scalar, TypeRecord};
 
 type Outcome<T> = Result<T, Problem>;
 
-/// Attributes of all operations together may have this many parts for each record of the file, and some for small files.
-const PARTS_PER_RECORD: usize = 64;
-const PARTS_AT_LEAST: usize = 1 << 16;
+/// What a small file may always cost.
+const PARTS_AT_LEAST: usize = 1 << 14;
+/// As much text, or as many raw bytes, as one part of an attribute takes.
+const BYTES_PER_PART: usize = 64;
+/// As many extents as one part of an attribute takes.
+const EXTENTS_PER_PART: usize = 4;
 /// Source lines kept for one operation.
 const MAX_FRAMES: usize = 8;
 
@@ -72,32 +76,53 @@ const SCALARS: &[(Scalar, DType)] = &[
 pub(super) struct Values<'a> {
     file: &'a SharedBytes,
     raw: &'a RawModule,
-    types: HashMap<TypeId, Type>,
-    locations: HashMap<AttrId, Option<Arc<Attr>>>,
-    /// Parts of attributes that may still be made. Records share parts, so a small file could ask for very many.
+    /// Types that were made, with the parts that their encodings have when written out.
+    types: HashMap<TypeId, (Type, usize)>,
+    locations: HashMap<AttrId, (Option<Arc<Attr>>, usize)>,
+    /// Elements that had to be packed, by their place in the file: many constants may share them.
+    packed: HashMap<(Range<usize>, DType), SharedBytes>,
+    /// Source lines as text, by the record they come from.
+    lines: HashMap<AttrId, Option<Arc<str>>>,
+    /// Parts of attributes and types that may still be made. Records share parts, so a small file could ask for very many.
     parts: usize,
 }
 
 impl<'a> Values<'a> {
     pub(super) fn new(file: &'a SharedBytes, raw: &'a RawModule) -> Self {
-        let records = raw.records.attrs().len() + raw.ops.len();
-        let parts = records.saturating_mul(PARTS_PER_RECORD).max(PARTS_AT_LEAST);
+        let parts = raw.container.structure_len().max(PARTS_AT_LEAST);
         Self {
             file,
             raw,
             types: HashMap::new(),
             locations: HashMap::new(),
+            packed: HashMap::new(),
+            lines: HashMap::new(),
             parts,
         }
     }
 
-    /// A type.
+    /// A type. Every use of it costs what its encoding and its extents cost.
     pub(super) fn ty(&mut self, id: TypeId) -> Outcome<Type> {
-        if let Some(ty) = self.types.get(&id) {
-            return Ok(ty.clone());
+        if let Some((ty, cost)) = self.types.get(&id) {
+            let (ty, cost) = (ty.clone(), *cost);
+            self.spend(cost)?;
+            return Ok(ty);
         }
+        let before = self.parts;
+        let ty = self.new_type(id)?;
+        self.spend(match &ty {
+            Type::Tensor(t) | Type::Handle(t) => 1 + t.rank() / EXTENTS_PER_PART,
+            Type::Opaque(name) => 1 + name.len() / BYTES_PER_PART,
+            _ => 1,
+        })?;
+        let cost = before - self.parts;
+        self.types.insert(id, (ty.clone(), cost));
+        Ok(ty)
+    }
+
+    fn new_type(&mut self, id: TypeId) -> Outcome<Type> {
         let raw = self.raw;
-        let ty = match raw.records.ty(id) {
+        Ok(match raw.records.ty(id) {
             Some(TypeRecord::Tensor {
                 shape,
                 element,
@@ -123,9 +148,7 @@ impl<'a> Values<'a> {
                     "a value of a type that is not a tensor, handle, token or image".into(),
                 ));
             }
-        };
-        self.types.insert(id, ty.clone());
-        Ok(ty)
+        })
     }
 
     fn tensor(
@@ -218,6 +241,7 @@ impl<'a> Values<'a> {
                     expected: "a named attribute",
                 });
             };
+            self.spend_text(name)?;
             let name: Arc<str> = name
                 .strip_prefix("aicode.")
                 .map_or_else(|| name.clone(), Into::into);
@@ -241,11 +265,16 @@ impl<'a> Values<'a> {
     /// Takes from what attributes may still cost.
     fn spend(&mut self, parts: usize) -> Outcome<()> {
         self.parts = self.parts.checked_sub(parts).ok_or(Problem::Limit {
-            what: "the parts of all attributes",
+            what: "the parts of all attributes, types and names",
             value: parts as u64,
             limit: self.parts as u64,
         })?;
         Ok(())
+    }
+
+    /// The same for a copy of a text.
+    pub(super) fn spend_text(&mut self, text: &str) -> Outcome<()> {
+        self.spend(text.len() / BYTES_PER_PART)
     }
 
     /// An attribute with everything in it.
@@ -256,7 +285,10 @@ impl<'a> Values<'a> {
             return Err(Problem::Structure("an attribute that is not there"));
         };
         Ok(match record {
-            AttrRecord::String(s) => Attr::Str(s.clone()),
+            AttrRecord::String(s) => {
+                self.spend_text(s)?;
+                Attr::Str(s.clone())
+            }
             AttrRecord::Integer { width: 1, bits, .. } => Attr::Bool(*bits != 0),
             AttrRecord::Integer {
                 width,
@@ -268,17 +300,18 @@ impl<'a> Values<'a> {
             AttrRecord::Array(ids) => Attr::List(self.list(ids)?),
             AttrRecord::Dictionary(ids) => Attr::Dict(self.entries(ids)?),
             AttrRecord::Opaque { name, parameters } => {
+                self.spend_text(name)?;
                 Attr::Dict(vec![(name.clone(), self.parameters(parameters)?)])
             }
             AttrRecord::Unit => Attr::Unit,
             AttrRecord::Symbol(path) => {
-                self.spend(path.iter().map(|p| p.len() / 16).sum())?;
+                self.spend(path.iter().map(|p| 1 + p.len() / BYTES_PER_PART).sum())?;
                 Attr::Graph(path.join(".").into())
             }
             AttrRecord::ParameterConstant { value, .. } => self.attr(*value)?,
             AttrRecord::Enum(_, case) => Attr::str(case),
             AttrRecord::Dense { bytes, .. } => {
-                self.spend(bytes.len() / 16)?;
+                self.spend(bytes.len() / BYTES_PER_PART)?;
                 Attr::Bytes(self.file.get(bytes.clone()).unwrap_or_default().into())
             }
             AttrRecord::TargetSpec(parts) => {
@@ -335,7 +368,7 @@ impl<'a> Values<'a> {
     }
 
     /// The elements of a constant of this type.
-    pub(super) fn constant(&self, ty: &TensorType, id: AttrId) -> Outcome<ConstantData> {
+    pub(super) fn constant(&mut self, ty: &TensorType, id: AttrId) -> Outcome<ConstantData> {
         let (splat, inline, place) = match self.raw.records.attr(id) {
             Some(AttrRecord::Dense { splat, bytes }) => (*splat, true, bytes.clone()),
             Some(AttrRecord::Resource(id)) => match self.raw.container.resource(*id) {
@@ -349,10 +382,6 @@ impl<'a> Values<'a> {
                 });
             }
         };
-        let bytes = self
-            .file
-            .slice(place)
-            .ok_or(Problem::Truncated("the elements of a constant"))?;
         let len = if splat { Some(1) } else { ty.fixed_len() };
         let Some(len) = len else {
             return Err(Problem::Structure(
@@ -360,8 +389,8 @@ impl<'a> Values<'a> {
             ));
         };
         let bytes = match inline {
-            true => packed(ty.dtype, len, bytes)?,
-            false => leading(ty.dtype, len, &bytes)?,
+            true => self.elements(place, ty.dtype, len)?,
+            false => self.leading(&place, ty.dtype, len)?,
         };
         let storage = if splat {
             Storage::Splat(bytes)
@@ -374,13 +403,52 @@ impl<'a> Values<'a> {
         })
     }
 
+    /// The bytes of a resource. Elements below a byte are packed from its start; what follows them is nobody's (the authoring
+    /// API stores one element a byte and the runtime still reads them packed).
+    fn leading(&self, place: &Range<usize>, dtype: DType, len: usize) -> Outcome<SharedBytes> {
+        let need = packed_len(dtype, len)?;
+        let surplus = dtype.bits() < 8 && place.len() > need;
+        if !surplus && place.len() != need {
+            return Err(wrong_size(place.len(), need));
+        }
+        self.file
+            .slice(place.start..place.start + need)
+            .ok_or(Problem::Truncated("the elements of a constant"))
+    }
+
+    /// The elements at a place of the file, packed as the graph packs them. Files keep elements below a byte either packed
+    /// already, or one to a byte.
+    fn elements(&mut self, place: Range<usize>, dtype: DType, len: usize) -> Outcome<SharedBytes> {
+        let need = packed_len(dtype, len)?;
+        let bytes = self
+            .file
+            .slice(place.clone())
+            .ok_or(Problem::Truncated("the elements of a constant"))?;
+        if bytes.len() == need {
+            return Ok(bytes);
+        }
+        if dtype.bits() >= 8 || bytes.len() != len {
+            return Err(wrong_size(bytes.len(), need));
+        }
+        let pack = || SharedBytes::from_vec(packed(dtype.bits(), &bytes, need));
+        Ok(self
+            .packed
+            .entry((place, dtype))
+            .or_insert_with(pack)
+            .clone())
+    }
+
     /// Where an operation came from: source lines, innermost first; nothing where the exporter kept none.
-    pub(super) fn location(&mut self, id: AttrId) -> Option<Arc<Attr>> {
-        if let Some(known) = self.locations.get(&id) {
-            return known.clone();
+    pub(super) fn location(&mut self, id: AttrId) -> Outcome<Option<Arc<Attr>>> {
+        if let Some((known, cost)) = self.locations.get(&id) {
+            let (known, cost) = (known.clone(), *cost);
+            self.spend(cost)?;
+            return Ok(known);
         }
         let mut frames = Vec::new();
-        self.frames(id, &mut frames, MAX_FRAMES);
+        self.frames(id, &mut frames, MAX_FRAMES)?;
+        let cost = frames.iter().map(|f| 1 + f.len() / BYTES_PER_PART).sum();
+        self.spend(cost)?;
         let found = match frames.len() {
             0 => None,
             1 => frames.pop().map(|f| Arc::new(Attr::Str(f))),
@@ -388,32 +456,45 @@ impl<'a> Values<'a> {
                 frames.into_iter().map(Attr::Str).collect(),
             ))),
         };
-        self.locations.insert(id, found.clone());
-        found
+        self.locations.insert(id, (found.clone(), cost));
+        Ok(found)
     }
 
-    fn frames(&self, id: AttrId, out: &mut Vec<Arc<str>>, depth: usize) {
+    fn frames(&mut self, id: AttrId, out: &mut Vec<Arc<str>>, depth: usize) -> Outcome<()> {
+        let raw = self.raw;
         let Some(AttrRecord::Debug(DebugAttr::Location {
             source,
             inlined_at,
             fused,
             ..
-        })) = self.raw.records.attr(id)
+        })) = raw.records.attr(id)
         else {
-            return;
+            return Ok(());
         };
         if depth == 0 || out.len() >= MAX_FRAMES {
-            return;
+            return Ok(());
         }
-        if let Some(frame) = self.frame(*source).filter(|f| !out.contains(f)) {
+        if let Some(frame) = self.line(*source)?.filter(|f| !out.contains(f)) {
             out.push(frame);
         }
         for next in inlined_at.iter().chain(fused).take(MAX_FRAMES) {
-            self.frames(*next, out, depth / 2);
+            self.frames(*next, out, depth / 2)?;
         }
+        Ok(())
     }
 
-    /// `directory/file:line:column`, unless the file is a placeholder such as `<string>`.
+    /// A source line as text, made once.
+    fn line(&mut self, id: AttrId) -> Outcome<Option<Arc<str>>> {
+        if let Some(known) = self.lines.get(&id) {
+            return Ok(known.clone());
+        }
+        let line = self.frame(id);
+        self.spend(line.as_ref().map_or(0, |l| l.len() / BYTES_PER_PART))?;
+        self.lines.insert(id, line.clone());
+        Ok(line)
+    }
+
+    /// `directory/file:line:column`, unless the file is a placeholder such as `<string>` or `-`.
     fn frame(&self, id: AttrId) -> Option<Arc<str>> {
         let AttrRecord::Debug(DebugAttr::Source {
             file,
@@ -428,7 +509,7 @@ impl<'a> Values<'a> {
         else {
             return None;
         };
-        if name.is_empty() || name.starts_with('<') {
+        if name.is_empty() || name.starts_with('<') || &**name == "-" {
             return None;
         }
         let slash = if directory.is_empty() { "" } else { "/" };
@@ -488,44 +569,23 @@ fn float(width: u32, bits: u64) -> f64 {
     }
 }
 
-/// The bytes of a resource. Elements below a byte are packed from its start; what follows them is nobody's (the authoring API
-/// stores one element a byte and the runtime still reads them packed).
-fn leading(dtype: DType, len: usize, bytes: &SharedBytes) -> Outcome<SharedBytes> {
-    let need = packed_len(dtype, len)?;
-    let surplus = dtype.bits() < 8 && bytes.len() > need;
-    if !surplus && bytes.len() != need {
-        return Err(wrong_size(bytes, need));
-    }
-    bytes
-        .slice(0..need)
-        .ok_or(Problem::Truncated("the elements of a constant"))
-}
-
 fn packed_len(dtype: DType, len: usize) -> Outcome<usize> {
     dtype
         .packed_len(len)
         .ok_or(Problem::Structure("the size of a constant overflows"))
 }
 
-fn wrong_size(bytes: &SharedBytes, need: usize) -> Problem {
+fn wrong_size(bytes: usize, need: usize) -> Problem {
     Problem::Limit {
         what: "bytes of a constant",
-        value: bytes.len() as u64,
+        value: bytes as u64,
         limit: need as u64,
     }
 }
 
-/// The bytes of an inline constant packed as the graph packs them: elements below a byte are packed already, or one to a byte.
-fn packed(dtype: DType, len: usize, bytes: SharedBytes) -> Outcome<SharedBytes> {
-    let need = packed_len(dtype, len)?;
-    if bytes.len() == need {
-        return Ok(bytes);
-    }
-    if dtype.bits() >= 8 || bytes.len() != len {
-        return Err(wrong_size(&bytes, need));
-    }
+/// Elements of `bits` bits, given one to a byte, one behind the other from the low bits up.
+fn packed(bits: usize, bytes: &[u8], need: usize) -> Vec<u8> {
     let mut out = vec![0u8; need];
-    let bits = dtype.bits();
     for (i, byte) in bytes.iter().enumerate() {
         let low = u16::from(*byte) & ((1 << bits) - 1);
         let spread = low << (i * bits % 8);
@@ -535,5 +595,5 @@ fn packed(dtype: DType, len: usize, bytes: SharedBytes) -> Outcome<SharedBytes> 
             }
         }
     }
-    Ok(SharedBytes::from_vec(out))
+    out
 }
