@@ -104,7 +104,7 @@ class Program:
         ins = ", ".join(self.types[o] for o in operands)
         attrs = f" <{{{attrs}}}>" if attrs else ""
         regions = f" ({regions})" if regions else ""
-        self.lines.append(f'{left}"coreai.{name}"({", ".join(operands)}){attrs}{regions} : ({ins}) -> ({", ".join(results)})')
+        self.lines.append(f'{left}"coreai{"" if name.startswith("x.") else "."}{name}"({", ".join(operands)}){attrs}{regions} : ({ins}) -> ({", ".join(results)})')
         return outs[0] if len(outs) == 1 else outs
 
     def region(self, args: dict[str, str], body: Callable[..., list[str]], end: str = "yield") -> str:
@@ -199,6 +199,28 @@ def control_flow() -> None:
     for result, operand in ((first, "%x"), (second, first)):
         p.lines.append(f"{result} = coreai.invoke @twice({operand}) : (tensor<3xf32>) -> tensor<3xf32>")
     case("invoke", "twice", p, second, extra=graph)
+
+
+def wrappers() -> None:
+    vector = tensor(F32, 4)
+    p = Program({"x": normal(4)})
+    group = p.fresh(vector)
+    p.lines.append(f'{group} = coreai.isolated_group<"Interpreter">(%x) : ({vector}) -> {vector} {{\n^bb0(%inner: {vector}):\n'
+                   f'%grouped = "coreai.relu"(%inner) : ({vector}) -> {vector}\ncoreai.yield %grouped : {vector}\n}}')
+    case("isolated_group", "relu", p, p.op("add", [group, "%x"], vector))
+    body = (f"udml.func @twice(%a: {vector}) -> {vector} {{\n%0 = \"coreai.add\"(%a, %a) : ({vector}, {vector}) -> {vector}\n"
+            f"udml.return %0 : {vector}\n}}")
+    p = Program({"x": normal(4)})
+    called = p.fresh(vector)
+    p.lines.append(f"{called} = udml.call @twice(%x) : ({vector}) -> {vector}")
+    case("udml_call", "twice", p, called, extra=body)
+    for memory in ("IOSurface", "MTLBuffer"):
+        hint = f"#coreaix.hw_constraints<{memory}, alignments: [1x1x16], interleave: [1x1]>"
+        hinted = tensor(F32, 2, 4)[:-1] + f", {hint}>"
+        p = Program({"x": normal(2, 4)})
+        there = p.op("x.copy_with_constraints", ["%x"], hinted)
+        back = p.op("x.copy_discarding_constraints", [there], tensor(F32, 2, 4))
+        case("copy_with_constraints", memory, p, p.op("relu", [back], tensor(F32, 2, 4)))
 
 
 def states() -> None:
@@ -478,7 +500,7 @@ def sampling() -> None:
 
 
 def draw() -> None:
-    for family in (control_flow, states, complex_numbers, narrow_kinds, quantization, sparse, shapes, empty_and_single,
+    for family in (control_flow, wrappers, states, complex_numbers, narrow_kinds, quantization, sparse, shapes, empty_and_single,
                    dynamic, windows, sampling):
         family()
 

@@ -10,6 +10,7 @@ mod lm;
 mod ops;
 mod read;
 mod record;
+mod statics;
 mod tally;
 mod tidy;
 
@@ -46,17 +47,22 @@ enum Conformance {
         #[arg(long, value_name = "DIR")]
         records: Option<PathBuf>,
     },
+    /// Repeat the calls of every bundle DIR/NAME with functions of fixed shapes, recorded in DIR/NAME.safetensors
+    Static {
+        /// Bundles and recordings
+        folder: PathBuf,
+    },
+    /// Repeat the call of every one-operation asset DIR/OP/CASE.aimodel that has a recording CASE.safetensors
+    Ops {
+        /// The suite
+        folder: PathBuf,
+    },
     /// Answer a question greedily with BUNDLE and compare tokens and logits with RECORD (.safetensors)
     Answer {
         bundle: PathBuf,
         record: PathBuf,
         #[arg(long, default_value = "What is the capital of France?")]
         question: String,
-    },
-    /// Repeat the call of every one-operation asset DIR/OP/CASE.aimodel that has a recording CASE.safetensors
-    Ops {
-        /// The suite
-        folder: PathBuf,
     },
 }
 
@@ -73,12 +79,13 @@ fn main() -> ExitCode {
         Command::Conformance(Conformance::Lm { folder, records }) => {
             lm::replay_all(&folder, records.as_deref())
         }
+        Command::Conformance(Conformance::Static { folder }) => statics::replay_all(&folder),
+        Command::Conformance(Conformance::Ops { folder }) => ops::replay_all(&folder),
         Command::Conformance(Conformance::Answer {
             bundle,
             record,
             question,
         }) => answer::replay(&bundle, &record, &question),
-        Command::Conformance(Conformance::Ops { folder }) => ops::replay_all(&folder),
         Command::Read { folder } => read::read_all(&folder),
         Command::Tidy => tidy::check_all(),
     };

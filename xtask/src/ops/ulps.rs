@@ -10,7 +10,7 @@ use russet_graph::tensor::{Scalar, Tensor};
 use russet_graph::types::DType;
 
 /// Operations that round many times on the way to an element.
-const MANY_STEPS: [&str; 19] = [
+const MANY_STEPS: [&str; 20] = [
     "batch_matmul",
     "blockwise_shift_scale",
     "broadcasting_batch_matmul",
@@ -22,6 +22,7 @@ const MANY_STEPS: [&str; 19] = [
     "conv_transpose3d",
     "interpolate",
     "interpolate_coordinates",
+    "model",
     "reduce_mean",
     "reduce_product",
     "reduce_sum",

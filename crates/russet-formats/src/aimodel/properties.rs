@@ -53,6 +53,35 @@ const TABLE: &[Row] = &[
         "dataflow.namespace_v1",
         &[("name", Required), ("paramDecls", Required)],
     ),
+    (
+        "execution.delegate_v1",
+        &[
+            ("arg_attrs", Required),
+            ("delegate_id", Required),
+            ("lifecycle", Required),
+            ("res_attrs", Required),
+            ("resource", Required),
+        ],
+    ),
+    (
+        "execution.delegate_v2",
+        &[
+            ("arg_attrs", Required),
+            ("delegate_attrs", Optional),
+            ("delegate_id", Required),
+            ("lifecycle", Required),
+            ("res_attrs", Required),
+            ("resource", Required),
+        ],
+    ),
+    (
+        "execution.target_spec_v1",
+        &[("compilation", Required), ("spec", Required)],
+    ),
+    (
+        "metal.metal4_kernel_v1",
+        &[("kernel_name", Required), ("kernel_source", Required)],
+    ),
     ("primitive.constant_v1", &[("value", Required)]),
     ("primitive.gelu_v1", &[("approximate", Required)]),
     (
@@ -68,6 +97,33 @@ const TABLE: &[Row] = &[
     (
         "primitive.scatter_along_axis_v1",
         &[("scatter_mode", Required)],
+    ),
+    (
+        "udml.call_v1",
+        &[
+            ("arg_attrs", Required),
+            ("callee", Required),
+            ("res_attrs", Required),
+        ],
+    ),
+    (
+        "udml.func_v1",
+        &[
+            ("argAttrs", Required),
+            ("functionType", Required),
+            ("name", Required),
+            ("noInline", Required),
+            ("paramDecls", Required),
+            ("resAttrs", Required),
+        ],
+    ),
+    (
+        "udml.placeholder_v1",
+        &[
+            ("annotations", Required),
+            ("keep_placeholder", Optional),
+            ("opname", Required),
+        ],
     ),
     (
         "serialization.asset",

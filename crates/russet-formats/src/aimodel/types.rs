@@ -272,9 +272,9 @@ fn tensor(c: &mut Cursor<'_>, t: &Tables<'_>, encoded: bool) -> Result<TypeRecor
 
 fn image(c: &mut Cursor<'_>, t: &Tables<'_>, constrained: bool) -> Result<TypeRecord> {
     let four_cc = t.attr(c)?;
-    let (width, height) = (
-        c.varint("the width of an image")?,
+    let (height, width) = (
         c.varint("the height of an image")?,
+        c.varint("the width of an image")?,
     );
     let constraints = if constrained { Some(t.attr(c)?) } else { None };
     Ok(TypeRecord::Image {

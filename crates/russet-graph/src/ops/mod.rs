@@ -19,6 +19,7 @@ use crate::types::{Dim, TensorType, Type};
 pub mod complex;
 pub mod decompose;
 pub mod family;
+pub mod identity;
 pub mod interpolation;
 mod page;
 pub mod quantization;
@@ -273,6 +274,9 @@ impl OpInfo {
 op_table! {
     constant::Constant;
     invoke::Invoke;
+    opaque_kernel::OpaqueKernel;
+    image_to_tensor::ImageToTensor;
+    tensor_to_image::TensorToImage;
     scaled_dot_product_attention::ScaledDotProductAttention;
     rope::Rope;
     rms_norm::RmsNorm;

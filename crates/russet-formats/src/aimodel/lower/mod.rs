@@ -3,6 +3,8 @@
 //! Names are translated by a table ([`names`]); types, attributes, constants and locations by [`values`]. The bodies that
 //! spell out a composite operation by simpler ones are left out: the graph's operation of the same name means the same.
 
+#[cfg(test)]
+mod coverage;
 mod names;
 mod values;
 
@@ -74,7 +76,7 @@ impl Lowering<'_> {
     fn graphs(&mut self, holder: &RawOp, prefix: &str) -> Result<()> {
         for op in only_block(holder)?.iter().flat_map(|b| &b.ops) {
             match &*op.name {
-                "dataflow.graph_v1" => {
+                "dataflow.graph_v1" | "udml.func_v1" => {
                     let graph = self.graph(op, prefix)?;
                     self.module.graphs.push(graph);
                 }
@@ -86,6 +88,11 @@ impl Lowering<'_> {
                         .ok_or_else(|| wrong(op, "name", "text"))?;
                     let prefix = self.qualified(op, prefix, &format!("{name}."))?;
                     self.graphs(op, &prefix)?;
+                }
+                "execution.target_spec_v1" => {
+                    let spec = self.raw.property(self.file, op, "spec")?;
+                    let spec = self.values.attr(spec).map_err(|p| at(op, p))?;
+                    self.module.attributes.push(("target_spec".into(), spec));
                 }
                 "serialization.terminator" => {}
                 _ => {
@@ -129,9 +136,9 @@ impl Lowering<'_> {
         };
         body.graph.inputs = self.ports(op, &inputs, need("argAttrs")?)?;
         body.graph.outputs = self.ports(op, &results, need("resAttrs")?)?;
-        body.graph.private = self.values.flag(need("isPrivate")?);
+        body.graph.private = find("isPrivate").is_none_or(|id| self.values.flag(id));
         for flag in ["externalize", "noInline"] {
-            if self.values.flag(need(flag)?) {
+            if find(flag).is_some_and(|id| self.values.flag(id)) {
                 body.graph.attributes.push((flag.into(), Attr::Unit));
             }
         }
@@ -215,6 +222,12 @@ impl Lowering<'_> {
             body.names.insert(value.0, id);
             out.args.push(id);
         }
+        self.ops(body, block, &mut out)?;
+        Ok(out)
+    }
+
+    /// Appends the operations of a block of the file to a block of the graph, and takes over its results.
+    fn ops(&mut self, body: &mut Body, block: &RawBlock, out: &mut graph::Block) -> Result<()> {
         for (i, op) in block.ops.iter().enumerate() {
             let last = i + 1 == block.ops.len();
             match names::find(&op.name) {
@@ -230,6 +243,9 @@ impl Lowering<'_> {
                     take: Take::Nothing,
                     ..
                 }) => {}
+                Some(Rule {
+                    take: Take::Inline, ..
+                }) => self.group(body, op, out)?,
                 Some(rule) => {
                     let node = self.node(body, op, rule)?;
                     out.nodes.push(node);
@@ -242,7 +258,25 @@ impl Lowering<'_> {
                 }
             }
         }
-        Ok(out)
+        Ok(())
+    }
+
+    /// A group of operations for one device: its block in place, arguments bound to operands.
+    fn group(&mut self, body: &mut Body, op: &RawOp, out: &mut graph::Block) -> Result<()> {
+        let Some(block) = only_block(op)? else {
+            return Err(at(op, Problem::Structure("a group has a block")));
+        };
+        let inputs = operands(body, op)?;
+        for ((value, ..), id) in block.args.iter().zip(inputs) {
+            body.names.insert(value.0, id);
+        }
+        let mut inner = graph::Block::default();
+        self.ops(body, block, &mut inner)?;
+        out.nodes.append(&mut inner.nodes);
+        for ((value, _), id) in op.results.iter().zip(inner.results) {
+            body.names.insert(value.0, id);
+        }
+        Ok(())
     }
 
     fn node(&mut self, body: &mut Body, op: &RawOp, rule: &Rule) -> Result<graph::Node> {
@@ -339,6 +373,11 @@ impl Lowering<'_> {
 
     fn attributes(&mut self, op: &RawOp, rule: &Rule, results: &[Type]) -> Result<Attributes> {
         let mut out = Vec::new();
+        if rule.take == Take::Kernel {
+            let types = results.iter().cloned().map(Attr::Type).collect();
+            out.push(("to".into(), Attr::List(types)));
+            out.push(("kind".into(), Attr::str(rule.file)));
+        }
         if rule.take == Take::ResultType
             && let Some(ty) = results.first()
         {

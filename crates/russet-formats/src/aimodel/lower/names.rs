@@ -11,6 +11,10 @@ pub(super) enum Take {
     Mask,
     /// The element kind of the result, as attribute `to`.
     ResultType,
+    /// The operations of its block in its place: it only groups them.
+    Inline,
+    /// The types of its results, as attribute `to`, and its own name, as `kind`.
+    Kernel,
     /// Its regions, as blocks.
     Blocks,
     /// Its elements.
@@ -32,7 +36,8 @@ pub(super) struct Rule {
 
 macro_rules! rules {
     ($($file:literal $op:literal $take:ident $([$($property:literal $name:literal),*])?;)*) => {
-        const RULES: &[Rule] = &[$(
+        /// Every row.
+        pub(super) const RULES: &[Rule] = &[$(
             Rule { file: $file, op: $op, take: Take::$take, attributes: &[$($(($property, $name)),*)?] },
         )*];
     };
@@ -74,6 +79,7 @@ rules! {
     "controlflow.if_v1" "if" Blocks;
     "controlflow.while_v1" "while" Blocks;
     "dataflow.create_token_v1" "create_token" Operands;
+    "dataflow.isolated_group_v1" "" Inline;
     "dataflow.invoke_v1" "invoke" Operands ["callee" "graph"];
     "dataflow.join_token_v1" "join_token" Operands;
     "dataflow.output_v1" "" Results;
@@ -84,6 +90,9 @@ rules! {
     "debuginfo.value_v1" "" Nothing;
     "dequantize_v1" "dequantize" ResultType;
     "dequantize_v2" "dequantize" ResultType;
+    "execution.delegate_v1" "opaque_kernel" Kernel ["delegate_id" "name"];
+    "execution.delegate_v2" "opaque_kernel" Kernel ["delegate_id" "name"];
+    "metal.metal4_kernel_v1" "opaque_kernel" Kernel ["kernel_name" "name", "kernel_source" "source"];
     "primitive.abs_v1" "abs" Operands;
     "primitive.acos_v1" "acos" Operands;
     "primitive.acosh_v1" "acosh" Operands;
@@ -189,4 +198,7 @@ rules! {
     "symmetric_quantization_statistics_v1" "symmetric_quantization_statistics" Operands;
     "tile_v1" "tile" Operands;
     "tile_v2" "tile" Operands;
+    "udml.call_v1" "invoke" Operands ["callee" "graph"];
+    "udml.placeholder_v1" "opaque_kernel" Kernel ["opname" "name"];
+    "udml.return_v1" "" Results;
 }

@@ -26,6 +26,23 @@ const EXTENTS_PER_PART: usize = 4;
 /// Source lines kept for one operation.
 const MAX_FRAMES: usize = 8;
 
+/// How the bytes of an image lie.
+#[derive(Clone, Copy, Debug)]
+enum Pixels {
+    /// This many channels, interleaved.
+    Channels(i64),
+    /// A plane of brightness and two of colour with a quarter of the pixels each.
+    Quartered,
+}
+
+/// Pixel formats by their code (those of Core Video).
+const PIXELS: [(u32, Pixels); 4] = [
+    (24, Pixels::Channels(3)),
+    (32, Pixels::Channels(4)),
+    (u32::from_be_bytes(*b"BGRA"), Pixels::Channels(4)),
+    (u32::from_be_bytes(*b"y420"), Pixels::Quartered),
+];
+
 const SCALARS: &[(Scalar, DType)] = &[
     (Scalar::Bool, DType::Bool),
     (Scalar::F64, DType::F64),
@@ -117,9 +134,12 @@ impl<'a> Values<'a> {
                 other => Type::Opaque(format!("handle<{other}>").into()),
             },
             Some(TypeRecord::Scalar(s)) => Type::Opaque(s.name().into()),
-            Some(TypeRecord::Image { width, height, .. }) => {
-                Type::Opaque(format!("image<{width}x{height}>").into())
-            }
+            Some(TypeRecord::Image {
+                four_cc,
+                width,
+                height,
+                ..
+            }) => self.image(*four_cc, *width, *height)?,
             Some(TypeRecord::Opaque { name, .. } | TypeRecord::Parameter { name, .. }) => {
                 Type::Opaque(name.clone())
             }
@@ -165,6 +185,32 @@ impl<'a> Values<'a> {
         if let Some(id) = encoding {
             ty.encoding = Some(Arc::new(self.attr(id)?));
         }
+        Ok(Type::Tensor(ty))
+    }
+
+    /// An image is the tensor of its bytes: interleaved channels `[height, width, channels]`, or planes one after another.
+    fn image(&mut self, format: AttrId, width: u64, height: u64) -> Outcome<Type> {
+        let name = match self.raw.records.attr(format) {
+            Some(AttrRecord::FourCc(code)) => *code,
+            _ => 0,
+        };
+        let extent = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let (w, h) = (extent(width), extent(height));
+        let flat = |n: Option<i64>| n.map(|n| vec![Dim::Const(n)]);
+        let shape = match PIXELS.iter().find(|(code, _)| u64::from(*code) == name) {
+            Some((_, Pixels::Channels(n))) => {
+                Some(vec![Dim::Const(h), Dim::Const(w), Dim::Const(*n)])
+            }
+            Some((_, Pixels::Quartered)) => flat((|| {
+                h.checked_mul(w)?
+                    .checked_add((h / 2).checked_mul(w / 2)?.checked_mul(2)?)
+            })()),
+            None => flat(h.checked_mul(w)),
+        };
+        let shape = shape.ok_or(Problem::Structure("the size of an image overflows"))?;
+        let mut ty = TensorType::new(DType::U8, shape);
+        let hint = vec![("image".into(), self.attr(format)?)];
+        ty.encoding = Some(Arc::new(Attr::Dict(hint)));
         Ok(Type::Tensor(ty))
     }
 
@@ -268,8 +314,18 @@ impl<'a> Values<'a> {
                 self.spend(bytes.len() / BYTES_PER_PART)?;
                 Attr::Bytes(self.file.get(bytes.clone()).unwrap_or_default().into())
             }
+            AttrRecord::TargetSpec(parts) => {
+                let names = ["triple", "soc", "delegate_options"].map(Arc::from);
+                let values = self.list(parts)?;
+                Attr::Dict(names.into_iter().zip(values).collect())
+            }
             AttrRecord::FourCc(code) => {
-                Attr::str(&String::from_utf8_lossy(&code.to_le_bytes()).replace('\0', ""))
+                // Four characters, the first in the highest byte, or a small number.
+                let text = String::from_utf8_lossy(&code.to_be_bytes()).replace('\0', "");
+                match *code {
+                    ..256 => Attr::str(&code.to_string()),
+                    _ => Attr::str(&text),
+                }
             }
             AttrRecord::HardwareConstraints { .. } | AttrRecord::ImageConstraints { .. } => {
                 self.constraints(record)?

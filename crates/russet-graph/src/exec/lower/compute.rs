@@ -39,6 +39,9 @@ fn truth(x: bool) -> f32 {
 impl Lowering<'_> {
     /// Lowers a node that computes.
     pub(super) fn compute_node(&mut self, node: &Node) -> Lower<()> {
+        if let Op::OpaqueKernel(kernel) = &node.op {
+            return Err(kernel.refusal());
+        }
         if !self.plain_kinds(node) {
             return self.reference(node);
         }

@@ -31,7 +31,10 @@ impl Lowering<'_> {
             Op::BroadcastTo(_) => self.broadcast_to(node),
             Op::BroadcastInDims(_) => self.broadcast_in_dims(node),
             Op::Split(_) => self.split(node),
-            Op::CopyWithConstraints(_) | Op::CopyDiscardingConstraints(_) => {
+            Op::CopyWithConstraints(_)
+            | Op::CopyDiscardingConstraints(_)
+            | Op::ImageToTensor(_)
+            | Op::TensorToImage(_) => {
                 let view = self.view(node.inputs[0])?;
                 self.set(node.outputs[0], view);
                 Ok(true)
