@@ -320,6 +320,23 @@ impl<T: Elem> Step<'_, T> {
         self.count.div_ceil(S::LANES)
     }
 
+    /// The product of the micro-kernel, rounded at every step where the decomposed form's products are.
+    #[inline(always)]
+    fn multiply<S: Simd>(
+        &self,
+        s: S,
+        tile: Tile<'_>,
+        panel: &[f32],
+        out: (&mut [f32], usize),
+        store: Store,
+    ) {
+        if self.lanes.a.exact && T::ROUNDING == Rounding::F16 {
+            gemm::multiply::<S, T>(s, tile, panel, self.count, out, store);
+        } else {
+            gemm::multiply::<S, f32>(s, tile, panel, self.count, out, store);
+        }
+    }
+
     /// panel[c][lane] = scale * q, rounded.
     #[inline(always)]
     fn pack_queries<S: Simd>(&self, s: S, panel: &mut [f32]) {
@@ -359,7 +376,8 @@ impl<T: Elem> Step<'_, T> {
                 columns: a.d,
             };
             let out = &mut scores[(first - low) * width..];
-            gemm::multiply(s, tile, queries, self.count, (out, width), Store::Replace);
+            let out = (out, width);
+            self.multiply(s, tile, queries, out, Store::Replace);
         }
     }
 
@@ -481,7 +499,7 @@ impl<T: Elem> Step<'_, T> {
             } else {
                 Store::Add
             };
-            gemm::multiply(s, tile, p, self.count, (sums, width), store);
+            self.multiply(s, tile, p, (&mut *sums, width), store);
         }
     }
 
@@ -550,7 +568,10 @@ mod tests {
             .collect();
         let score = |key: usize| {
             let k = a.k.row(kv, key, a.d);
-            let v = round(q.iter().enumerate().map(|(c, q)| q * value(k, c)).sum());
+            let v = round(step_sum::<T>(
+                a.exact,
+                q.iter().enumerate().map(|(c, q)| (*q, value(k, c))),
+            ));
             a.mask.map_or(v, |m| round(v + value(m, i * a.s + key)))
         };
         let scores: Vec<f64> = (low..high).map(score).collect();
@@ -567,12 +588,23 @@ mod tests {
             .map(|v| round((v - max).exp() / sum))
             .collect();
         let product = |c| {
-            p.iter()
-                .enumerate()
-                .map(|(j, p)| p * value(a.v.row(kv, low + j, a.dv), c))
-                .sum()
+            let values = p.iter().enumerate();
+            let pairs = values.map(|(j, p)| (*p, value(a.v.row(kv, low + j, a.dv), c)));
+            step_sum::<T>(a.exact, pairs)
         };
         (0..a.dv).map(product).collect()
+    }
+
+    /// A sum of products, every step rounded where half precision is followed exactly.
+    fn step_sum<T: Elem>(exact: bool, pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
+        let round = |x: f64| {
+            if exact && T::ROUNDING == Rounding::F16 {
+                f64::from(T::from_f32(x as f32).to_f32())
+            } else {
+                x
+            }
+        };
+        pairs.fold(0.0, |sum, (a, b)| round(sum + round(a * b)))
     }
 
     struct Case {

@@ -4,6 +4,7 @@
 //! from rows of any stride and broadcast, so they need no transposing after dequantisation. The tile of
 //! [`Simd::TILE_ROWS`] rows by two registers keeps two multiply-add units busy.
 
+use crate::elem::{Elem, Rounding};
 use crate::simd::{Kernel, Simd};
 
 /// Registers of tokens per panel.
@@ -56,8 +57,10 @@ pub(crate) enum Store {
 ///
 /// `tile.rows` is a multiple of [`Simd::TILE_ROWS`]; `panel` holds `tile.columns` groups of [`panel_width`] tokens, of
 /// which the first `tokens` are wanted (more may be written, up to the panel's width).
+///
+/// `R` rounds every product and every sum ([`f32`]: nothing is rounded, and products and sums are fused).
 #[inline(always)]
-pub(crate) fn multiply<S: Simd>(
+pub(crate) fn multiply<S: Simd, R: Elem>(
     s: S,
     tile: Tile<'_>,
     panel: &[f32],
@@ -74,12 +77,12 @@ pub(crate) fn multiply<S: Simd>(
         let out = &mut out[row * out_stride..];
         let narrow = tokens <= S::LANES;
         match (S::TILE_ROWS, narrow) {
-            (12, false) => micro::<S, 12, 2>(s, tile, row, panel, (out, out_stride), store),
-            (12, true) => micro::<S, 12, 1>(s, tile, row, panel, (out, out_stride), store),
-            (6, false) => micro::<S, 6, 2>(s, tile, row, panel, (out, out_stride), store),
-            (6, true) => micro::<S, 6, 1>(s, tile, row, panel, (out, out_stride), store),
-            (_, false) => micro::<S, 4, 2>(s, tile, row, panel, (out, out_stride), store),
-            (_, true) => micro::<S, 4, 1>(s, tile, row, panel, (out, out_stride), store),
+            (12, false) => micro::<S, R, 12, 2>(s, tile, row, panel, (out, out_stride), store),
+            (12, true) => micro::<S, R, 12, 1>(s, tile, row, panel, (out, out_stride), store),
+            (6, false) => micro::<S, R, 6, 2>(s, tile, row, panel, (out, out_stride), store),
+            (6, true) => micro::<S, R, 6, 1>(s, tile, row, panel, (out, out_stride), store),
+            (_, false) => micro::<S, R, 4, 2>(s, tile, row, panel, (out, out_stride), store),
+            (_, true) => micro::<S, R, 4, 1>(s, tile, row, panel, (out, out_stride), store),
         }
         row += S::TILE_ROWS;
     }
@@ -87,7 +90,7 @@ pub(crate) fn multiply<S: Simd>(
 
 /// `R` rows by `N` registers. `multiply` has checked that the tile fits.
 #[inline(always)]
-fn micro<S: Simd, const R: usize, const N: usize>(
+fn micro<S: Simd, T: Elem, const R: usize, const N: usize>(
     s: S,
     tile: Tile<'_>,
     first: usize,
@@ -97,6 +100,13 @@ fn micro<S: Simd, const R: usize, const N: usize>(
 ) {
     assert!(first + R <= tile.rows, "micro: whole tiles");
     let mut sums = [[s.splat(0.0); N]; R];
+    if store == Store::Add {
+        for (row, sums) in sums.iter_mut().enumerate() {
+            for (i, sum) in sums.iter_mut().enumerate() {
+                *sum = s.load(&out[row * out_stride + i * S::LANES..]);
+            }
+        }
+    }
     let base = first * tile.row_stride;
     for (column, tokens) in panel.chunks_exact(panel_width::<S>()).enumerate() {
         let mut x = [s.splat(0.0); N];
@@ -108,19 +118,17 @@ fn micro<S: Simd, const R: usize, const N: usize>(
             // SAFETY: `first + r` < rows and `column` < columns, so the index is at most the one `Tile::fits` checked.
             let w = s.splat(unsafe { *tile.data.get_unchecked(at + r * tile.row_stride) });
             for i in 0..N {
-                sums[i] = s.fma(w, x[i], sums[i]);
+                sums[i] = if T::ROUNDING == Rounding::F32 {
+                    s.fma(w, x[i], sums[i])
+                } else {
+                    T::round(s, s.add(sums[i], T::round(s, s.mul(w, x[i]))))
+                };
             }
         }
     }
     for (row, sums) in sums.iter().enumerate() {
         for (i, sum) in sums.iter().enumerate() {
-            let out = &mut out[row * out_stride + i * S::LANES..];
-            let sum = if store == Store::Add {
-                s.add(*sum, s.load(out))
-            } else {
-                *sum
-            };
-            s.store(sum, out);
+            s.store(*sum, &mut out[row * out_stride + i * S::LANES..]);
         }
     }
 }

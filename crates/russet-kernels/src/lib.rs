@@ -8,11 +8,12 @@
 //! |---|---|
 //! | [`isa`], [`simd`] | detection, the vector layer, elementary functions |
 //! | [`mem`] | aligned buffers, file maps, shared bytes, checked casts |
-//! | [`threads`] | the pool |
+//! | [`threads`], [`scratch`] | the pool, the working memory of its threads |
 //! | [`elem`], [`convert`] | storage types, conversion and rounding |
 //! | [`quant`] | weight rows in their stored formats |
 //! | [`linear`] | activations times weight rows: one token or many |
 //! | [`packed`] | the same with integers: weights of 4 or 8 bits, activations quantised on the way |
+//! | [`sequential`] | the same, rounding at every step as Apple's CPU runtime does |
 //! | [`matmul`] | products of two plain matrices |
 //! | [`attention`], [`rope`], [`gated_delta`] | sequence mixing |
 //! | [`norm`], [`softmax`], [`elementwise`] | the rest of a layer |
@@ -38,7 +39,8 @@ pub mod norm;
 pub mod packed;
 pub mod quant;
 pub mod rope;
-mod scratch;
+pub mod scratch;
+pub mod sequential;
 pub mod simd;
 pub mod softmax;
 #[cfg(test)]

@@ -204,7 +204,7 @@ impl<Y: Elem> TileTask<'_, Y> {
                     columns,
                 };
                 let tokens = self.m - i * width;
-                gemm::multiply(
+                gemm::multiply::<S, f32>(
                     s,
                     tile,
                     panel,

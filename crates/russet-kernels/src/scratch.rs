@@ -37,7 +37,8 @@ impl DerefMut for Words {
 
 /// Floats borrowed from the thread; given back when dropped. A guard and not a closure: a kernel's body must stay
 /// in the function compiled for its instruction set.
-pub(crate) struct Scratch {
+#[derive(Debug)]
+pub struct Scratch {
     buf: AlignedBuf,
     len: usize,
 }
@@ -46,7 +47,7 @@ pub(crate) struct Scratch {
 ///
 /// # Panics
 /// If the memory cannot be had: a kernel's need is a small multiple of operands already in memory.
-pub(crate) fn floats(len: usize) -> Scratch {
+pub fn floats(len: usize) -> Scratch {
     let mut buf = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
     if let Err(error) = buf.ensure::<f32>(len) {
         panic!("working memory: {error}");

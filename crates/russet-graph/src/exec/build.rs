@@ -108,6 +108,8 @@ pub(crate) struct Step {
 pub(crate) struct PlanInput {
     pub(crate) name: Arc<str>,
     pub(crate) ty: TensorType,
+    /// For every axis the symbol that its extent binds.
+    pub(crate) binds: Vec<Option<Symbol>>,
 }
 
 /// A state of a plan: lives with its owner, between calls.
@@ -117,6 +119,7 @@ pub struct PlanState {
     pub name: Arc<str>,
     /// Its type; extents may be symbols that its owner chooses.
     pub ty: TensorType,
+    pub(crate) binds: Vec<Option<Symbol>>,
 }
 
 /// An output of a plan.
@@ -218,11 +221,14 @@ impl Plan {
     }
 }
 
-/// The symbols of inputs and states that a call binds by its shapes: `(symbol, input, axis)`.
-pub(crate) fn bound_symbol(ty: &TensorType, axis: usize) -> Option<Symbol> {
-    let mut found = None;
-    ty.shape[axis].symbols(&mut |s| found = Some(s.clone()));
-    found.filter(|s| ty.shape[axis] == Dim::symbol(&s.0))
+/// For every axis the symbol that its extent binds: where the extent is nothing but a symbol.
+fn bound_symbols(ty: &TensorType) -> Vec<Option<Symbol>> {
+    let one = |dim: &Dim| {
+        let mut found = None;
+        dim.symbols(&mut |s| found = Some(s.clone()));
+        found.filter(|s| *dim == Dim::symbol(&s.0))
+    };
+    ty.shape.iter().map(one).collect()
 }
 
 /// Turns what lowering left into a plan.
@@ -295,10 +301,12 @@ impl<'a> Assembly<'a> {
             match infer::name_unknowns(&port.name, &port.ty) {
                 Type::Tensor(ty) => inputs.push(PlanInput {
                     name: port.name.clone(),
+                    binds: bound_symbols(&ty),
                     ty,
                 }),
                 Type::Handle(ty) => states.push(PlanState {
                     name: port.name.clone(),
+                    binds: bound_symbols(&ty),
                     ty,
                 }),
                 Type::Token => {}

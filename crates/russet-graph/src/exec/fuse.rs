@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use russet_kernels::elem::Rounding;
 use russet_kernels::packed::PackedRows;
 use russet_kernels::threads::Pool;
 
@@ -52,7 +53,7 @@ pub(crate) fn fuse(lowered: &mut Lowered, pool: &Pool) -> Result<(), OpError> {
     fusion.add_residuals();
     fusion.merge_products();
     fusion.join_activations();
-    fusion.loosen_attention();
+    fusion.loosen();
     fusion.finish(lowered);
     lowered.measure();
     Ok(())
@@ -249,12 +250,23 @@ impl Fusion {
         }
     }
 
-    /// Attention keeps f32 until its result.
-    fn loosen_attention(&mut self) {
+    /// Products and attention that stay as they are keep f32 until their result.
+    fn loosen(&mut self) {
         for step in self.steps.iter_mut().flatten() {
-            if let What::Attention(op) = step.what {
-                step.kernel = Box::new(kernels::Sdpa { op, exact: false });
-            }
+            step.kernel = match &step.what {
+                What::Attention(op) => Box::new(kernels::Sdpa {
+                    op: *op,
+                    exact: false,
+                }),
+                What::Linear(weights) => Box::new(kernels::Linear {
+                    weights: weights.clone(),
+                    exact: false,
+                }),
+                What::Matmul => Box::new(kernels::Matmul {
+                    rounding: Rounding::F32,
+                }),
+                _ => continue,
+            };
         }
     }
 
@@ -311,7 +323,7 @@ impl CloneShape for Option<StepDraft> {
             return None;
         };
         Some(Shape {
-            by_rows: !matches!(step.what, What::Other | What::Attention(_)),
+            by_rows: !matches!(step.what, What::Other | What::Attention(_) | What::Matmul),
             inputs: step.inputs.clone(),
             output: output.clone(),
         })

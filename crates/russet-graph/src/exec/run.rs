@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use russet_kernels::mem::{AlignedBuf, OutOfMemory};
 use russet_kernels::threads::Pool;
 
-use super::build::{Home, Place, Plan, bound_symbol};
+use super::build::{Home, Place, Plan};
 use super::kernels::{Cx, Out};
 use super::view::{Geometry, MAX_RANK, View};
 use crate::error::OpError;
@@ -348,7 +348,11 @@ impl Executor {
                     function: plan.function.clone(),
                     name: wanted.name.to_string(),
                 })?;
-            self.bind_shape(&wanted.name, &wanted.ty, given.dtype, given.shape)?;
+            self.bind_shape(
+                (&wanted.name, &wanted.ty, &wanted.binds),
+                given.dtype,
+                given.shape,
+            )?;
             let bytes = crate::tensor::element_count(given.shape)
                 .ok()
                 .and_then(|n| given.dtype.packed_len(n));
@@ -367,7 +371,7 @@ impl Executor {
         }
         for (index, wanted) in plan.states.iter().enumerate() {
             let (dtype, shape) = states.ty(index);
-            self.bind_shape(&wanted.name, &wanted.ty, dtype, shape)?;
+            self.bind_shape((&wanted.name, &wanted.ty, &wanted.binds), dtype, shape)?;
         }
         let symbols = &self.symbols;
         let lookup = |s: &Symbol| symbols.iter().find(|(name, _)| name == s).map(|(_, v)| *v);
@@ -392,8 +396,7 @@ impl Executor {
 
     fn bind_shape(
         &mut self,
-        name: &str,
-        ty: &TensorType,
+        (name, ty, binds): (&str, &TensorType, &[Option<Symbol>]),
         dtype: DType,
         shape: &[usize],
     ) -> Result<(), RunError> {
@@ -401,14 +404,14 @@ impl Executor {
         if dtype != ty.dtype || shape.len() != ty.rank() {
             return Err(mismatch(&self.plan, name, ty, got()));
         }
-        for (axis, (dim, &n)) in ty.shape.iter().zip(shape).enumerate() {
+        for ((dim, symbol), &n) in ty.shape.iter().zip(binds).zip(shape) {
             let n = n as i64;
-            let fits = match (dim.as_const(), bound_symbol(ty, axis)) {
+            let fits = match (dim.as_const(), symbol) {
                 (Some(c), _) => c == n,
-                (None, Some(symbol)) => match self.symbols.iter().find(|(s, _)| *s == symbol) {
+                (None, Some(symbol)) => match self.symbols.iter().find(|(s, _)| s == symbol) {
                     Some((_, bound)) => *bound == n,
                     None => {
-                        self.symbols.push((symbol, n));
+                        self.symbols.push((symbol.clone(), n));
                         true
                     }
                 },

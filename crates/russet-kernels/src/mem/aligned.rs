@@ -71,13 +71,14 @@ impl AlignedBuf {
         Self::with_len(byte_count::<T>(count)?)
     }
 
-    /// Grows to at least `len` bytes; never shrinks. When it grows the contents are zero again.
+    /// Grows to at least `len` bytes; never shrinks. When it grows the contents are zero again. A buffer that grows again and
+    /// again gets half as much more each time, so that it soon stops.
     ///
     /// # Errors
     /// [`OutOfMemory`] if the allocator refuses; the buffer is then unchanged.
     pub fn ensure_len(&mut self, len: usize) -> Result<(), OutOfMemory> {
         if len > self.len {
-            *self = Self::with_len(len)?;
+            *self = Self::with_len(len.max(self.len + self.len / 2))?;
         }
         Ok(())
     }

@@ -60,10 +60,10 @@ impl SequentialEngine {
             executor: Executor::new(plan, pool),
             states,
             io,
-            options,
-            history: Vec::new(),
+            history: Vec::with_capacity(options.max_context),
             ids: Vec::new(),
-            positions: Vec::new(),
+            positions: Vec::with_capacity(options.max_context),
+            options,
             logits: Vec::new(),
         })
     }

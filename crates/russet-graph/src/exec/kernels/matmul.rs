@@ -3,35 +3,47 @@
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use russet_kernels::elem::Elem;
+use russet_kernels::elem::{Elem, Rounding};
 use russet_kernels::linear::linear;
 use russet_kernels::packed::{PackedRows, Product, packed_linear};
+use russet_kernels::scratch;
+use russet_kernels::sequential::{accumulate, sequential_linear};
 
 use super::{Cx, Kernel, Weights};
 use crate::error::OpError;
 use crate::exec::view::{Geometry, View, store, typed, typed_mut};
 use crate::types::DType;
 
-/// `y[m, n] = Σ_k x[m, k] · w[n, k]` with f32 sums, rounded once. Input: x, row-major, any leading axes, of the output's kind.
+/// `y[m, n] = Σ_k x[m, k] · w[n, k]`. Input: x, row-major, any leading axes, of the output's kind.
 #[derive(Debug)]
-pub(crate) struct Linear(pub(crate) Arc<Weights>);
+pub(crate) struct Linear {
+    pub(crate) weights: Arc<Weights>,
+    /// Whether half-precision sums are rounded at every step, as the reference runtime does; else they are f32, rounded once.
+    pub(crate) exact: bool,
+}
 
 impl Kernel for Linear {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
-        let x = cx.inputs[0];
-        let m = x.geometry.rows().2;
-        let out = &mut cx.outputs[0];
-        let (dtype, pool, rows) = (
-            out.dtype,
-            cx.pool,
-            x.contiguous()
-                .ok_or(OpError::Unknown("rows without gaps"))?,
-        );
-        let bytes = out.bytes();
-        let done = self.0.with(|w| match dtype {
-            DType::F16 => linear(pool, typed::<f16>(rows), w, typed_mut::<f16>(bytes), m),
-            DType::BF16 => linear(pool, typed::<bf16>(rows), w, typed_mut::<bf16>(bytes), m),
-            _ => linear(pool, typed::<f32>(rows), w, typed_mut::<f32>(bytes), m),
+        match cx.outputs[0].dtype {
+            DType::F16 => self.multiply::<f16>(cx),
+            DType::BF16 => self.multiply::<bf16>(cx),
+            _ => self.multiply::<f32>(cx),
+        }
+    }
+}
+
+impl Linear {
+    fn multiply<T: Elem>(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let (x, m) = (cx.inputs[0].contiguous(), cx.inputs[0].geometry.rows().2);
+        let x = typed::<T>(x.ok_or(OpError::Unknown("rows without gaps"))?);
+        let out = typed_mut::<T>(cx.outputs[0].bytes());
+        let stepwise = self.exact && T::ROUNDING != Rounding::F32;
+        let done = self.weights.with(|w| {
+            if stepwise {
+                sequential_linear(cx.pool, x, w, out, m);
+            } else {
+                linear(cx.pool, x, w, out, m);
+            }
         });
         done.ok_or(OpError::Unknown("the layout of the weights"))
     }
@@ -84,7 +96,10 @@ impl PackedLinear {
 
 /// A product of two views `[…, m, k] · […, k, n]` whose leading axes are those of the output.
 #[derive(Debug)]
-pub(crate) struct Matmul;
+pub(crate) struct Matmul {
+    /// What every step of a sum is rounded to: half precision where the reference runtime is followed.
+    pub(crate) rounding: Rounding,
+}
 
 impl Kernel for Matmul {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
@@ -115,6 +130,7 @@ impl Kernel for Matmul {
                 &b,
                 offset(&b, i),
                 (m, n, k),
+                self.rounding,
                 |row, values| {
                     store(dtype, values, &mut o[row * n * size..(row + 1) * n * size]);
                 },
@@ -139,12 +155,13 @@ fn product(
     b: &View<'_>,
     bt: usize,
     (m, n, k): (usize, usize, usize),
+    rounding: Rounding,
     mut put: impl FnMut(usize, &[f32]),
 ) {
     let last = a.geometry.rank - 1;
     let (sa, ta) = (a.geometry.strides[last - 1], a.geometry.strides[last]);
     let (sb, tb) = (b.geometry.strides[last - 1], b.geometry.strides[last]);
-    let mut buffer = vec![0f32; k * n + k + n];
+    let buffer = &mut *scratch::floats(k * n + k + n);
     let (right, rest) = buffer.split_at_mut(k * n);
     let (left, row) = rest.split_at_mut(k);
     for i in 0..k {
@@ -153,9 +170,7 @@ fn product(
     for i in 0..m {
         a.load(at + i * sa, ta, left);
         row.fill(0.0);
-        for (x, w) in left.iter().zip(right.chunks_exact(n.max(1))) {
-            row.iter_mut().zip(w).for_each(|(y, w)| *y += x * w);
-        }
+        accumulate(left, right, n, rounding, row);
         put(i, row);
     }
 }

@@ -1,5 +1,7 @@
 //! Reductions along axes and softmax, accumulated in f32 (f64 for long sums), rounded once.
 
+use russet_kernels::scratch;
+
 use super::{Cx, Kernel, PARALLEL};
 use crate::error::OpError;
 use crate::exec::view::{Geometry, store};
@@ -127,17 +129,10 @@ impl Kernel for Softmax {
         if n * outer.len() >= PARALLEL && to_inner.strides[0] == 1 {
             let bytes = &mut out.data[out.geometry.offset * size..][..n * outer.len() * size];
             cx.pool.for_chunks_mut(bytes, n * size, &|i, o: &mut [u8]| {
-                let mut row = [0f32; 4096];
-                if n <= row.len() {
-                    x.load(outer.element_offset(i), inner.strides[0], &mut row[..n]);
-                    softmax(&mut row[..n]);
-                    store(dtype, &row[..n], o);
-                } else {
-                    let mut row = vec![0f32; n];
-                    x.load(outer.element_offset(i), inner.strides[0], &mut row);
-                    softmax(&mut row);
-                    store(dtype, &row, o);
-                }
+                let row = &mut *scratch::floats(n);
+                x.load(outer.element_offset(i), inner.strides[0], row);
+                softmax(row);
+                store(dtype, row, o);
             });
             return Ok(());
         }

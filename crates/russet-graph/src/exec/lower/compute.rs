@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use russet_kernels::elem::Rounding;
+
 use super::{Lower, Lowering, Value, ViewDraft, What, captured};
 use crate::error::OpError;
 use crate::exec::build::Home;
@@ -325,7 +327,11 @@ impl Lowering<'_> {
         if let Some(weights) = self.right_weights(right) {
             let x = self.view(node.inputs[0])?;
             let x = self.contiguous(x);
-            self.emit_for(id, "linear", kernels::Linear(weights.clone()), vec![x])?;
+            let kernel = kernels::Linear {
+                weights: weights.clone(),
+                exact: true,
+            };
+            self.emit_for(id, "linear", kernel, vec![x])?;
             self.mark(What::Linear(weights));
             return Ok(());
         }
@@ -345,8 +351,17 @@ impl Lowering<'_> {
                 .map(|layout| ViewDraft { layout, ..x })
                 .ok_or(OpError::Unknown("a broadcast"))
         };
+        // The reference runtime sums bf16 in f32 where no operand is repeated, and rounds every step otherwise.
+        let repeated = lead_of(&a) != lead_of(&b);
+        let rounding = match self.ty(id)?.0 {
+            DType::F16 => Rounding::F16,
+            DType::BF16 if repeated => Rounding::Bf16,
+            _ => Rounding::F32,
+        };
         let (a, b) = (widen(a, &rows)?, widen(b, &inner)?);
-        self.emit_for(id, "matmul", kernels::Matmul, vec![a, b])
+        self.emit_for(id, "matmul", kernels::Matmul { rounding }, vec![a, b])?;
+        self.mark(What::Matmul);
+        Ok(())
     }
 
     fn gather_nd(&mut self, node: &Node) -> Lower<()> {
@@ -425,6 +440,11 @@ impl Lowering<'_> {
         self.emit(node.op.name(), kernel, inputs, outputs);
         Ok(())
     }
+}
+
+/// All extents but the last two.
+fn lead_of(x: &ViewDraft) -> &[Dim] {
+    &x.layout.shape[..x.layout.shape.len().saturating_sub(2)]
 }
 
 /// The last two extents.

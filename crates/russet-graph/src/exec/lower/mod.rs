@@ -54,12 +54,14 @@ impl StepDraft {
     }
 }
 
-/// What fusion knows of a step. All but the first two work row by row: a row of the result depends on that row of the operands.
+/// What fusion knows of a step. All but the first three work row by row: a row of the result depends on that row of the operands.
 #[derive(Debug)]
 pub(crate) enum What {
     Other,
     /// Attention; not by rows, since its rows read a context.
     Attention(ScaledDotProductAttention),
+    /// A product of two views; not by rows, since it has leading axes of its own.
+    Matmul,
     /// Something without further meaning.
     Rows,
     /// The product with these weights.
