@@ -387,13 +387,17 @@ impl<T: Elem> Step<'_, T> {
         for register in 0..self.registers::<S>() {
             let sinks = self.sinks(s, register);
             let max = self.mask_and_max(s, scores, register, sinks);
-            let sum = exponentials(s, scores, register, max);
+            let sum = if self.lanes.a.exact {
+                exact_exponentials(s, scores, register, max)
+            } else {
+                exponentials(s, scores, register, max)
+            };
             let sum = s.add(sum, s.exp_or_zero(s.sub(sinks, max)));
             // A query that sees nothing has sum 0: it then gets zeros.
-            let inverse = s.div(s.splat(1.0), s.max(sum, s.splat(f32::MIN_POSITIVE)));
+            let sum = s.max(sum, s.splat(f32::MIN_POSITIVE));
             let mut at = register * S::LANES;
             while at < scores.len() {
-                let p = s.mul(s.load(&scores[at..]), inverse);
+                let p = s.div(s.load(&scores[at..]), sum);
                 s.store(self.rounding.apply(s, p), &mut scores[at..]);
                 at += gemm::panel_width::<S>();
             }
@@ -541,6 +545,24 @@ fn exponentials<S: Simd>(s: S, scores: &mut [f32], register: usize, max: S::V) -
         let e = s.exp_or_zero(s.sub(s.load(&scores[at..]), max));
         sum = s.add(sum, e);
         s.store(e, &mut scores[at..]);
+        at += gemm::panel_width::<S>();
+    }
+    sum
+}
+
+/// The same by the scalar library, whose results are all but always the nearest.
+#[inline(always)]
+fn exact_exponentials<S: Simd>(s: S, scores: &mut [f32], register: usize, max: S::V) -> S::V {
+    let (mut sum, mut limits) = (s.splat(0.0), [0.0; MAX_LANES]);
+    s.store(max, &mut limits);
+    let mut at = register * S::LANES;
+    while at < scores.len() {
+        let mut lane = 0;
+        while lane < S::LANES {
+            scores[at + lane] = (scores[at + lane] - limits[lane]).exp();
+            lane += 1;
+        }
+        sum = s.add(sum, s.load(&scores[at..]));
         at += gemm::panel_width::<S>();
     }
     sum

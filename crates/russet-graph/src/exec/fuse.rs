@@ -262,6 +262,10 @@ impl Fusion {
                     weights: weights.clone(),
                     exact: false,
                 }),
+                What::RmsNorm(eps) => Box::new(kernels::RmsNorm {
+                    eps: *eps,
+                    exact: false,
+                }),
                 What::Matmul => Box::new(kernels::Matmul {
                     rounding: Rounding::F32,
                 }),

@@ -28,16 +28,18 @@ macro_rules! by_kind {
 #[derive(Debug)]
 pub(crate) struct RmsNorm {
     pub(crate) eps: f32,
+    /// Whether the squares are summed one after the other, as the reference runtime does.
+    pub(crate) exact: bool,
 }
 
 impl Kernel for RmsNorm {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let dtype = cx.outputs[0].dtype;
-        by_kind!(dtype, norm(self.eps, cx))
+        by_kind!(dtype, norm(self, cx))
     }
 }
 
-fn norm<T: Elem>(eps: f32, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+fn norm<T: Elem>(op: &RmsNorm, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
     let (x, scale) = (cx.inputs[0], cx.inputs[1]);
     let (width, stride, rows) = scale.geometry.rows();
     let x = typed::<T>(
@@ -64,8 +66,8 @@ fn norm<T: Elem>(eps: f32, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         rms_norm(
             cx.pool,
             &x[part.clone()],
-            &scales[at..at + width],
-            eps,
+            (&scales[at..at + width], op.eps),
+            op.exact,
             &mut out[part],
         );
     }

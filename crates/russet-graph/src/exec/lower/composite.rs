@@ -36,10 +36,13 @@ impl Lowering<'_> {
                 self.emit_for(
                     node.outputs[0],
                     "rms_norm",
-                    kernels::RmsNorm { eps: op.eps as f32 },
+                    kernels::RmsNorm {
+                        eps: op.eps as f32,
+                        exact: true,
+                    },
                     inputs,
                 )?;
-                self.mark(super::What::Rows);
+                self.mark(super::What::RmsNorm(op.eps as f32));
             }
             Op::Rope(op) => self.rope(*op, node)?,
             Op::ScaledDotProductAttention(op) => {
