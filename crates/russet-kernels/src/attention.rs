@@ -320,7 +320,7 @@ impl<T: Elem> Step<'_, T> {
         self.count.div_ceil(S::LANES)
     }
 
-    /// The product of the micro-kernel, rounded at every step where the decomposed form's products are.
+    /// The product of the micro-kernel. The reference runtime rounds half precision at every step, and bf16 and f32 sums in f32.
     #[inline(always)]
     fn multiply<S: Simd>(
         &self,
@@ -330,10 +330,13 @@ impl<T: Elem> Step<'_, T> {
         out: (&mut [f32], usize),
         store: Store,
     ) {
-        if self.lanes.a.exact && T::ROUNDING == Rounding::F16 {
-            gemm::multiply::<S, T>(s, tile, panel, self.count, out, store);
-        } else {
-            gemm::multiply::<S, f32>(s, tile, panel, self.count, out, store);
+        let tokens = self.count;
+        match (self.lanes.a.exact, T::ROUNDING) {
+            (false, _) => gemm::multiply::<S, f32, true>(s, tile, panel, tokens, out, store),
+            (true, Rounding::F16) => {
+                gemm::multiply::<S, T, false>(s, tile, panel, tokens, out, store)
+            }
+            (true, _) => gemm::multiply::<S, f32, false>(s, tile, panel, tokens, out, store),
         }
     }
 
