@@ -92,13 +92,13 @@ pub fn attention<T: Elem>(pool: &Pool, a: &Attention<'_, T>, out: HeadsMut<'_, T
     attention_on(Isa::best(), pool, a, out);
 }
 
-fn attention_on<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, out: HeadsMut<'_, T>) {
+fn attention_on<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, mut out: HeadsMut<'_, T>) {
     if a.heads == 0 || a.m == 0 || a.dv == 0 {
         return;
     }
     a.check(&out);
     if decode::applies(a) {
-        return decode::decode(isa, pool, a, out);
+        return decode::decode(isa, pool, a, &mut out);
     }
     let HeadsMut {
         data,
@@ -334,7 +334,7 @@ impl<T: Elem> Step<'_, T> {
         match (self.lanes.a.exact, T::ROUNDING) {
             (false, _) => gemm::multiply::<S, f32, true>(s, tile, panel, tokens, out, store),
             (true, Rounding::F16) => {
-                gemm::multiply::<S, T, false>(s, tile, panel, tokens, out, store)
+                gemm::multiply::<S, T, false>(s, tile, panel, tokens, out, store);
             }
             (true, _) => gemm::multiply::<S, f32, false>(s, tile, panel, tokens, out, store),
         }

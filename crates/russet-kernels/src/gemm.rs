@@ -78,10 +78,10 @@ pub(crate) fn multiply<S: Simd, R: Elem, const FUSED: bool>(
         let narrow = tokens <= S::LANES;
         match (S::TILE_ROWS, narrow) {
             (12, false) => {
-                micro::<S, R, FUSED, 12, 2>(s, tile, row, panel, (out, out_stride), store)
+                micro::<S, R, FUSED, 12, 2>(s, tile, row, panel, (out, out_stride), store);
             }
             (12, true) => {
-                micro::<S, R, FUSED, 12, 1>(s, tile, row, panel, (out, out_stride), store)
+                micro::<S, R, FUSED, 12, 1>(s, tile, row, panel, (out, out_stride), store);
             }
             (6, false) => micro::<S, R, FUSED, 6, 2>(s, tile, row, panel, (out, out_stride), store),
             (6, true) => micro::<S, R, FUSED, 6, 1>(s, tile, row, panel, (out, out_stride), store),

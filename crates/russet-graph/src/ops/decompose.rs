@@ -98,7 +98,7 @@ impl Body {
         Ok(out)
     }
 
-    fn constant(&mut self, t: Tensor) -> Result<ValueId, OpError> {
+    fn constant(&mut self, t: &Tensor) -> Result<ValueId, OpError> {
         let data = ConstantData {
             ty: t.ty(),
             storage: Storage::Dense(t.bytes().clone()),
@@ -107,15 +107,15 @@ impl Body {
     }
 
     fn ints(&mut self, values: &[i64]) -> Result<ValueId, OpError> {
-        self.constant(Tensor::from_ints(DType::I32, &[values.len()], values)?)
+        self.constant(&Tensor::from_ints(DType::I32, &[values.len()], values)?)
     }
 
     fn int(&mut self, value: i64) -> Result<ValueId, OpError> {
-        self.constant(Tensor::from_ints(DType::I32, &[], &[value])?)
+        self.constant(&Tensor::from_ints(DType::I32, &[], &[value])?)
     }
 
     fn float(&mut self, dtype: DType, value: f64) -> Result<ValueId, OpError> {
-        self.constant(Tensor::from_floats(dtype, &[], &[value])?)
+        self.constant(&Tensor::from_floats(dtype, &[], &[value])?)
     }
 
     fn cast(&mut self, x: ValueId, to: DType) -> Result<ValueId, OpError> {
