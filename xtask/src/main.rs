@@ -6,8 +6,10 @@
 
 mod answer;
 mod compare;
+mod graphs;
 mod lm;
 mod ops;
+mod random;
 mod read;
 mod record;
 mod statics;
@@ -33,6 +35,15 @@ enum Command {
     Conformance(Conformance),
     /// Read, print, parse back and verify every .aimodel below a folder
     Read { folder: PathBuf },
+    /// Compare plans of random graphs with the references
+    Graphs {
+        /// For how long
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Other graphs for another number
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Check the sources: machine paths, large files, long functions, missing stories
     Tidy,
 }
@@ -87,6 +98,7 @@ fn main() -> ExitCode {
             question,
         }) => answer::replay(&bundle, &record, &question),
         Command::Read { folder } => read::read_all(&folder),
+        Command::Graphs { seconds, seed } => random::run(seconds, seed),
         Command::Tidy => tidy::check_all(),
     };
     match done {
