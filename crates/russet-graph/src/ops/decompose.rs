@@ -256,7 +256,7 @@ fn rope_tables(
     let positions = b.cast(positions, DType::F32)?;
     let positions = b.expand(positions, &[-1])?;
     let turns: Vec<f64> = (0..pairs).map(|i| op.frequency(i, pairs).into()).collect();
-    let turns = b.constant(Tensor::from_floats(DType::F32, &[pairs], &turns)?)?;
+    let turns = b.constant(&Tensor::from_floats(DType::F32, &[pairs], &turns)?)?;
     let angle = b.mul(positions, turns)?;
     let (cos, sin) = (b.op(cos::Cos, &[angle])?, b.op(sin::Sin, &[angle])?);
     Ok([b.cast(cos, dtype)?, b.cast(sin, dtype)?])

@@ -82,7 +82,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    fn damaged(format: &'static str, reason: impl ToString) -> Self {
+    fn damaged(format: &'static str, reason: &dyn ToString) -> Self {
         Self::Damaged {
             format,
             reason: reason.to_string(),
@@ -90,11 +90,13 @@ impl Problem {
     }
 }
 
+type Writer = fn(&[(String, Tensor)]) -> Result<Vec<u8>, Problem>;
+
 /// A format: its extension, how it is read and how it is written.
 struct Format {
     extension: &'static str,
     read: fn(&[u8]) -> Result<NamedTensors, Problem>,
-    write: fn(&[(String, Tensor)]) -> Result<Vec<u8>, Problem>,
+    write: Writer,
 }
 
 const FORMATS: [Format; 3] = [
