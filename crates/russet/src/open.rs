@@ -375,6 +375,11 @@ impl Model {
         &self.plan
     }
 
+    /// The threads it computes with.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
     /// The most tokens it holds.
     pub fn max_context(&self) -> usize {
         self.engine.max_context
