@@ -77,7 +77,11 @@ impl Lowering<'_> {
 
     fn rope(&mut self, op: Rope, node: &Node) -> Lower<()> {
         let x = self.view(node.inputs[0])?;
-        let x = self.contiguous(x);
+        let x = if x.layout.strides.last() == Some(&Dim::Const(1)) {
+            x
+        } else {
+            self.copied(&x)
+        };
         let shape = &x.layout.shape;
         let (q, width) = (
             shape[shape.len() - 2].clone(),
