@@ -2,7 +2,8 @@
 //!
 //! This is what the fast mode computes with. A weight is `scale * code + offset` with one scale (and offset) per row and
 //! block of 32 columns; an activation is `scale * code` with one scale per token and block. A block's product of codes is
-//! exact in i32, so the only loss is the rounding of activations to 8 bits (and of the products' sums to f32).
+//! exact in i32, so the only loss is the rounding of activations to 8 bits (and of the products' sums to f32). Few tokens are given
+//! twice as many bits, as a second code.
 //!
 //! Weights are repacked once: [`GROUP`] rows side by side, four columns of each in a 32-bit lane, so that a register of
 //! codes times one broadcast word of activations adds to as many rows as there are lanes and nothing is ever summed across
@@ -25,8 +26,15 @@ use half::f16;
 pub const GROUP: usize = 16;
 /// Columns that share a scale.
 pub const BLOCK: usize = 32;
-/// Words of a token in a block's record: eight of codes, then scale, start and sum.
-const RECORD: usize = BLOCK / 4 + 3;
+/// Words of a token in a block's record: for each term eight of codes and a start, then scale and sum.
+const fn token_words(terms: usize) -> usize {
+    terms * (BLOCK / 4 + 1) + 2
+}
+/// Up to this many tokens activations are two numbers of 8 bits each, which is as good as half precision: so few tokens wait for
+/// the weights anyway. More tokens are taken with one number.
+const FINE: usize = 128;
+/// How much finer the second number of an activation is.
+const FINER: f32 = 254.0;
 /// Tokens per pass: bounds the working memory and keeps the activations in the cache.
 const PASS: usize = 512;
 /// The most tokens of a tile.
@@ -308,7 +316,8 @@ fn packed_linear_on<X: Elem, Y: Elem>(
     for start in (0..m).step_by(PASS) {
         let count = PASS.min(m - start);
         let x = &x[start * k..(start + count) * k];
-        pass(isa, pool, x, (start, count), zero, &outputs);
+        let terms = if m <= FINE { 2 } else { 1 };
+        pass(isa, pool, x, (start, count), (zero, terms), &outputs);
     }
 }
 
@@ -335,16 +344,23 @@ fn pass<X: Elem, Y: Elem>(
     pool: &Pool,
     x: &[X],
     (start, count): (usize, usize),
-    zero: i32,
+    (zero, terms): (i32, usize),
     outputs: &[Option<Output<'_, Y>>],
 ) {
     let k = x.len() / count;
     let blocks = k / BLOCK;
     let tile = isa.run(TileTokens);
-    let words = &mut *scratch::words(count * blocks * RECORD);
-    pool.for_chunks_mut(words, tile * blocks * RECORD, &|i, panel| {
+    let per_token = blocks * token_words(terms);
+    let words = &mut *scratch::words(count * per_token);
+    pool.for_chunks_mut(words, tile * per_token, &|i, panel| {
         let x = &x[i * tile * k..];
-        isa.run(Quantize { x, k, zero, panel });
+        isa.run(Quantize {
+            x,
+            k,
+            zero,
+            terms,
+            panel,
+        });
     });
     let words = &*words;
     let groups = outputs.iter().flatten().map(|o| o.weights.groups()).sum();
@@ -354,7 +370,7 @@ fn pass<X: Elem, Y: Elem>(
             let mut group = at;
             for output in outputs.iter().flatten() {
                 if group < output.weights.groups() {
-                    multiply_group(isa, output, group, (words, tile), (start, count));
+                    multiply_group(isa, output, group, (words, tile, terms), (start, count));
                     break;
                 }
                 group -= output.weights.groups();
@@ -374,13 +390,13 @@ fn multiply_group<Y: Elem>(
     isa: Isa,
     output: &Output<'_, Y>,
     group: usize,
-    (words, tile): (&[i32], usize),
+    (words, tile, terms): (&[i32], usize, usize),
     (start, count): (usize, usize),
 ) {
     let (n, blocks) = (output.weights.n, output.weights.blocks());
     let rows = GROUP.min(n - group * GROUP);
     let mut first = 0;
-    for panel in words.chunks(tile * blocks * RECORD) {
+    for panel in words.chunks(tile * blocks * token_words(terms)) {
         let tokens = tile.min(count - first);
         let mut sums = [0.0; MAX_TILE * GROUP];
         isa.run(Panel {
@@ -388,6 +404,7 @@ fn multiply_group<Y: Elem>(
             group,
             panel,
             tokens,
+            terms,
             sums: &mut sums,
         });
         for (token, sums) in sums.chunks_exact_mut(GROUP).take(tokens).enumerate() {
@@ -422,13 +439,14 @@ struct Quantize<'a, X> {
     x: &'a [X],
     k: usize,
     zero: i32,
+    terms: usize,
     panel: &'a mut [i32],
 }
 
-/// The sizes of the runs that `tokens` tokens are worked on in.
+/// The size of the next run where `left` tokens are left: two terms leave registers for four tokens.
 #[inline(always)]
-fn run_of<S: Simd>(left: usize) -> usize {
-    if left >= S::TILE_TOKENS {
+fn run_of<S: Simd>(left: usize, terms: usize) -> usize {
+    if terms == 1 && left >= S::TILE_TOKENS {
         S::TILE_TOKENS
     } else if left >= 4 {
         4
@@ -441,20 +459,20 @@ impl<X: Elem> Kernel for Quantize<'_, X> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let blocks = self.k / BLOCK;
-        let tokens = self.panel.len() / (blocks * RECORD).max(1);
+        let (blocks, words) = (self.k / BLOCK, token_words(self.terms));
+        let tokens = self.panel.len() / (blocks * words).max(1);
         let mut first = 0;
         while first < tokens {
-            let run = run_of::<S>(tokens - first);
+            let run = run_of::<S>(tokens - first, self.terms);
             let mut block = 0;
             while block < blocks {
-                let at = (first * blocks + block * run) * RECORD;
-                let record = &mut self.panel[at..at + run * RECORD];
+                let at = (first * blocks + block * run) * words;
+                let record = &mut self.panel[at..at + run * words];
                 let mut token = 0;
                 while token < run {
                     let from = (first + token) * self.k + block * BLOCK;
                     let x = &self.x[from..from + BLOCK];
-                    quantize_block(s, x, self.zero, record, (token, run));
+                    quantize_block(s, x, (self.zero, self.terms), record, (token, run));
                     token += 1;
                 }
                 block += 1;
@@ -464,12 +482,14 @@ impl<X: Elem> Kernel for Quantize<'_, X> {
     }
 }
 
-/// Codes of one token's block: `x = scale * code`, the largest magnitude becoming 127.
+/// Codes of one token's block: `x = scale * code`, the largest magnitude becoming 127; a second code takes up what is left,
+/// [`FINER`] times as fine. The record holds the codes of all tokens term by term, then their scales, starts (term by term) and
+/// sums.
 #[inline(always)]
 fn quantize_block<S: Simd, X: Elem>(
     s: S,
     x: &[X],
-    zero: i32,
+    (zero, terms): (i32, usize),
     record: &mut [i32],
     (token, run): (usize, usize),
 ) {
@@ -481,20 +501,33 @@ fn quantize_block<S: Simd, X: Elem>(
     }
     let largest = s.max_lane(largest);
     let inverse = s.splat(if largest > 0.0 { 127.0 / largest } else { 0.0 });
-    let (words, tail) = record.split_at_mut(run * (BLOCK / 4));
-    let codes = bytes_of_mut(&mut words[token * (BLOCK / 4)..(token + 1) * (BLOCK / 4)]);
-    let mut sum = s.splat(0.0);
+    let (words, tail) = record.split_at_mut(terms * run * (BLOCK / 4));
+    let mut sums = [s.splat(0.0); 2];
     let mut at = 0;
     while at < BLOCK {
-        let code = s.round_int(s.mul(X::load(s, &x[at..]), inverse));
-        sum = s.add(sum, code);
-        s.store_i8(code, &mut codes[at..]);
+        let mut rest = s.mul(X::load(s, &x[at..]), inverse);
+        let mut term = 0;
+        while term < terms {
+            let code = s.round_int(rest);
+            rest = s.mul(s.sub(rest, code), s.splat(FINER));
+            sums[term] = s.add(sums[term], code);
+            let first = (term * run + token) * (BLOCK / 4);
+            let codes = bytes_of_mut(&mut words[first..first + BLOCK / 4]);
+            s.store_i8(code, &mut codes[at..]);
+            term += 1;
+        }
         at += S::LANES;
     }
-    let (sum, scale) = (s.sum(sum), largest / 127.0);
+    let scale = largest / 127.0;
+    let sums = [s.sum(sums[0]), s.sum(sums[1])];
     tail[token] = scale.to_bits().cast_signed();
-    tail[run + token] = -zero * sum as i32;
-    tail[2 * run + token] = (scale * sum).to_bits().cast_signed();
+    let mut term = 0;
+    while term < terms {
+        tail[(1 + term) * run + token] = -zero * sums[term] as i32;
+        term += 1;
+    }
+    let sum = scale * (sums[0] + sums[1] / FINER);
+    tail[(1 + terms) * run + token] = sum.to_bits().cast_signed();
 }
 
 /// A tile of tokens times a group of rows: `sums[token][row]`.
@@ -503,6 +536,7 @@ struct Panel<'a> {
     group: usize,
     panel: &'a [i32],
     tokens: usize,
+    terms: usize,
     sums: &'a mut [f32; MAX_TILE * GROUP],
 }
 
@@ -530,18 +564,21 @@ impl Panel<'_> {
         let blocks = self.weights.blocks();
         let mut first = 0;
         while first < self.tokens {
-            let run = run_of::<S>(self.tokens - first);
-            let panel = &self.panel[first * blocks * RECORD..(first + run) * blocks * RECORD];
+            let run = run_of::<S>(self.tokens - first, self.terms);
+            let words = blocks * token_words(self.terms);
+            let panel = &self.panel[first * words..(first + run) * words];
             let sums = &mut self.sums[first * GROUP..(first + run) * GROUP];
             let cell = Cell {
                 weights: self.weights,
                 group: self.group,
                 panel,
             };
-            match run {
-                12 => cell.multiply::<S, P, 12, EIGHT, OFFSETS>(s, sums),
-                4 => cell.multiply::<S, P, 4, EIGHT, OFFSETS>(s, sums),
-                _ => cell.multiply::<S, P, 1, EIGHT, OFFSETS>(s, sums),
+            match (run, self.terms) {
+                (12, _) => cell.multiply::<S, P, 12, 1, EIGHT, OFFSETS>(s, sums),
+                (4, 1) => cell.multiply::<S, P, 4, 1, EIGHT, OFFSETS>(s, sums),
+                (4, _) => cell.multiply::<S, P, 4, 2, EIGHT, OFFSETS>(s, sums),
+                (_, 1) => cell.multiply::<S, P, 1, 1, EIGHT, OFFSETS>(s, sums),
+                _ => cell.multiply::<S, P, 1, 2, EIGHT, OFFSETS>(s, sums),
             }
             first += run;
         }
@@ -557,7 +594,14 @@ struct Cell<'a> {
 
 impl Cell<'_> {
     #[inline(always)]
-    fn multiply<S: Simd, P: Elem, const T: usize, const EIGHT: bool, const OFFSETS: bool>(
+    fn multiply<
+        S: Simd,
+        P: Elem,
+        const T: usize,
+        const TERMS: usize,
+        const EIGHT: bool,
+        const OFFSETS: bool,
+    >(
         &self,
         s: S,
         out: &mut [f32],
@@ -574,7 +618,8 @@ impl Cell<'_> {
             while block < blocks {
                 let weights = load_codes::<S, EIGHT>(s, &codes[block * chunk + 4 * lane..]);
                 let params = &params[block * record + lane..];
-                let x = &self.panel[block * T * RECORD..(block + 1) * T * RECORD];
+                let words = T * token_words(TERMS);
+                let x = &self.panel[block * words..(block + 1) * words];
                 let scale = P::load(s, params);
                 let offset = if OFFSETS {
                     P::load(s, &params[GROUP..])
@@ -585,14 +630,22 @@ impl Cell<'_> {
                 // Some tokens at a time, spelled out: a token's products wait for each other, and the sums stay in registers.
                 match T {
                     12 => {
-                        add_block::<S, T, 6, EIGHT, OFFSETS>(s, &weights, factors, x, 0, &mut sums);
-                        add_block::<S, T, 6, EIGHT, OFFSETS>(s, &weights, factors, x, 6, &mut sums);
+                        add_block::<S, T, 6, TERMS, EIGHT, OFFSETS>(
+                            s, &weights, factors, x, 0, &mut sums,
+                        );
+                        add_block::<S, T, 6, TERMS, EIGHT, OFFSETS>(
+                            s, &weights, factors, x, 6, &mut sums,
+                        );
                     }
                     4 => {
-                        add_block::<S, T, 4, EIGHT, OFFSETS>(s, &weights, factors, x, 0, &mut sums);
+                        add_block::<S, T, 4, TERMS, EIGHT, OFFSETS>(
+                            s, &weights, factors, x, 0, &mut sums,
+                        );
                     }
                     _ => {
-                        add_block::<S, T, 1, EIGHT, OFFSETS>(s, &weights, factors, x, 0, &mut sums);
+                        add_block::<S, T, 1, TERMS, EIGHT, OFFSETS>(
+                            s, &weights, factors, x, 0, &mut sums,
+                        );
                     }
                 }
                 block += 1;
@@ -609,7 +662,14 @@ impl Cell<'_> {
 
 /// Adds the products of a block with tokens `t..t + N` of a run of `T` to their sums.
 #[inline(always)]
-fn add_block<S: Simd, const T: usize, const N: usize, const EIGHT: bool, const OFFSETS: bool>(
+fn add_block<
+    S: Simd,
+    const T: usize,
+    const N: usize,
+    const TERMS: usize,
+    const EIGHT: bool,
+    const OFFSETS: bool,
+>(
     s: S,
     weights: &[S::I; 8],
     (scale, offset): (S::V, S::V),
@@ -617,23 +677,47 @@ fn add_block<S: Simd, const T: usize, const N: usize, const EIGHT: bool, const O
     t: usize,
     sums: &mut [S::V; T],
 ) {
+    let tail = TERMS * T * 8;
+    let coarse = dot_block::<S, T, N, EIGHT>(s, weights, x, t, tail + T);
+    let mut dots = [s.splat(0.0); N];
+    for i in 0..N {
+        dots[i] = s.to_float(coarse[i]);
+    }
+    if TERMS == 2 {
+        let fine = dot_block::<S, T, N, EIGHT>(s, weights, &x[T * 8..], t, tail + 2 * T - T * 8);
+        for i in 0..N {
+            dots[i] = s.fma(s.to_float(fine[i]), s.splat(1.0 / FINER), dots[i]);
+        }
+    }
+    for i in 0..N {
+        let factor = s.mul(scale, s.splat(float(x[tail + t + i])));
+        sums[t + i] = s.fma(dots[i], factor, sums[t + i]);
+        if OFFSETS {
+            let sum = s.splat(float(x[tail + (1 + TERMS) * T + t + i]));
+            sums[t + i] = s.fma(offset, sum, sums[t + i]);
+        }
+    }
+}
+
+/// The integer products of a block's codes with one term of `N` tokens, from the starts at `starts` on.
+#[inline(always)]
+fn dot_block<S: Simd, const T: usize, const N: usize, const EIGHT: bool>(
+    s: S,
+    weights: &[S::I; 8],
+    x: &[i32],
+    t: usize,
+    starts: usize,
+) -> [S::I; N] {
     let mut dots = [s.ints(0); N];
     for i in 0..N {
-        dots[i] = s.ints(x[T * 9 + t + i]);
+        dots[i] = s.ints(x[starts + t + i]);
     }
     for c in 0..8 {
         for i in 0..N {
             dots[i] = s.dot4::<EIGHT>(dots[i], weights[c], x[(t + i) * 8 + c]);
         }
     }
-    for i in 0..N {
-        let factor = s.mul(scale, s.splat(float(x[T * 8 + t + i])));
-        sums[t + i] = s.fma(s.to_float(dots[i]), factor, sums[t + i]);
-        if OFFSETS {
-            let sum = s.splat(float(x[T * 10 + t + i]));
-            sums[t + i] = s.fma(offset, sum, sums[t + i]);
-        }
-    }
+    dots
 }
 
 #[inline(always)]
@@ -728,7 +812,7 @@ mod tests {
     }
 
     /// The definition: activations rounded to 8 bits a block, exact products, sums in f64.
-    fn reference(w: &Source, x: &[f32]) -> Vec<f64> {
+    fn reference(w: &Source, x: &[f32], fine: bool) -> Vec<f64> {
         let mut out = Vec::new();
         for x in x.chunks(w.k) {
             for row in 0..w.n {
@@ -739,8 +823,7 @@ mod tests {
                     let mut codes = [0; BLOCK];
                     let (scale, offset) = w.block(row, b, &mut codes);
                     for (x, code) in x.iter().zip(codes) {
-                        let rounded =
-                            f64::from((x * inverse).round_ties_even() * (largest / 127.0));
+                        let rounded = f64::from(activation(x * inverse, fine) * (largest / 127.0));
                         let weight = f64::from(scale) * f64::from(i32::from(code) - w.zero);
                         sum += rounded * (weight + f64::from(offset));
                     }
@@ -751,10 +834,17 @@ mod tests {
         out
     }
 
+    /// One code, or two of which the second takes up what the first leaves.
+    fn activation(scaled: f32, fine: bool) -> f32 {
+        let code = scaled.round_ties_even();
+        let rest = ((scaled - code) * FINER).round_ties_even() / FINER;
+        if fine { code + rest } else { code }
+    }
+
     fn check(pool: &Pool, w: &Source, m: usize) {
         let x = Random::new(m as u64).floats(m * w.k);
         let packed = PackedRows::pack(pool, &[w]).unwrap().remove(0);
-        let want = reference(w, &x);
+        let want = reference(w, &x, m <= FINE);
         for isa in Isa::available() {
             let mut out = vec![f32::NAN; m * w.n];
             let product = Product {

@@ -1,0 +1,76 @@
+//! Fast mode against exact mode, and the last row alone against all rows: every small model of the fixtures.
+
+use std::path::{Path, PathBuf};
+
+use russet::engine::Engine;
+use russet::{Model, OpenOptions, Precision, Token};
+
+fn bundles() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/lm");
+    let entries = std::fs::read_dir(folder).expect("fixtures/lm");
+    let mut found: Vec<_> = entries.map(|e| e.expect("an entry").path()).collect();
+    found.retain(|p| p.join("metadata.json").is_file());
+    found.sort();
+    assert!(found.len() >= 14, "{} models", found.len());
+    found
+}
+
+/// The logits after a prompt and after each of some single tokens.
+fn talk(bundle: &Path, precision: Precision, all_logits: bool) -> Vec<Vec<f32>> {
+    let mut options = OpenOptions::default();
+    options.precision = precision;
+    options.all_logits = all_logits;
+    let model = Model::open(bundle, &options).expect("a model");
+    let mut engine = model.engine().expect("an engine");
+    let prompt: Vec<Token> = (5..25).collect();
+    let mut rows = Vec::new();
+    engine.feed(&prompt, &|| false).expect("a prompt");
+    rows.push(engine.logits().to_vec());
+    for token in 30..36 {
+        engine.feed(&[token], &|| false).expect("a token");
+        rows.push(engine.logits().to_vec());
+    }
+    rows
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| {
+        let products = a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y));
+        products.sum::<f64>()
+    };
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+#[test]
+fn fast_logits_are_near_the_exact_ones() {
+    for bundle in bundles() {
+        let exact = talk(&bundle, Precision::Exact, false);
+        let fast = talk(&bundle, Precision::Fast, false);
+        for (exact, fast) in exact.iter().zip(&fast) {
+            let cosine = cosine(exact, fast);
+            assert!(cosine > 0.995, "{}: cosine {cosine}", bundle.display());
+        }
+    }
+}
+
+#[test]
+fn the_last_row_alone_is_the_last_of_all_rows() {
+    for bundle in bundles() {
+        for precision in [Precision::Exact, Precision::Fast] {
+            let (alone, all) = (
+                talk(&bundle, precision, false),
+                talk(&bundle, precision, true),
+            );
+            // Fast products of one row and of many take different ways to the same sums.
+            let near = |(a, b): (&Vec<f32>, &Vec<f32>)| match precision {
+                Precision::Exact => a == b,
+                Precision::Fast => cosine(a, b) > 0.9999,
+            };
+            assert!(
+                alone.iter().zip(&all).all(near),
+                "{} {precision:?}",
+                bundle.display()
+            );
+        }
+    }
+}
