@@ -98,7 +98,7 @@ impl Body {
         Ok(out)
     }
 
-    fn constant(&mut self, t: Tensor) -> Result<ValueId, OpError> {
+    fn constant(&mut self, t: &Tensor) -> Result<ValueId, OpError> {
         let data = ConstantData {
             ty: t.ty(),
             storage: Storage::Dense(t.bytes().clone()),
@@ -107,15 +107,15 @@ impl Body {
     }
 
     fn ints(&mut self, values: &[i64]) -> Result<ValueId, OpError> {
-        self.constant(Tensor::from_ints(DType::I32, &[values.len()], values)?)
+        self.constant(&Tensor::from_ints(DType::I32, &[values.len()], values)?)
     }
 
     fn int(&mut self, value: i64) -> Result<ValueId, OpError> {
-        self.constant(Tensor::from_ints(DType::I32, &[], &[value])?)
+        self.constant(&Tensor::from_ints(DType::I32, &[], &[value])?)
     }
 
     fn float(&mut self, dtype: DType, value: f64) -> Result<ValueId, OpError> {
-        self.constant(Tensor::from_floats(dtype, &[], &[value])?)
+        self.constant(&Tensor::from_floats(dtype, &[], &[value])?)
     }
 
     fn cast(&mut self, x: ValueId, to: DType) -> Result<ValueId, OpError> {
@@ -256,7 +256,7 @@ fn rope_tables(
     let positions = b.cast(positions, DType::F32)?;
     let positions = b.expand(positions, &[-1])?;
     let turns: Vec<f64> = (0..pairs).map(|i| op.frequency(i, pairs).into()).collect();
-    let turns = b.constant(Tensor::from_floats(DType::F32, &[pairs], &turns)?)?;
+    let turns = b.constant(&Tensor::from_floats(DType::F32, &[pairs], &turns)?)?;
     let angle = b.mul(positions, turns)?;
     let (cos, sin) = (b.op(cos::Cos, &[angle])?, b.op(sin::Sin, &[angle])?);
     Ok([b.cast(cos, dtype)?, b.cast(sin, dtype)?])

@@ -6,6 +6,7 @@ mod npy;
 mod npz;
 mod safetensors;
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -82,7 +83,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    fn damaged(format: &'static str, reason: impl ToString) -> Self {
+    fn damaged(format: &'static str, reason: &dyn fmt::Display) -> Self {
         Self::Damaged {
             format,
             reason: reason.to_string(),
@@ -90,11 +91,14 @@ impl Problem {
     }
 }
 
+type Read = fn(&[u8]) -> Result<NamedTensors, Problem>;
+type Write = fn(&[(String, Tensor)]) -> Result<Vec<u8>, Problem>;
+
 /// A format: its extension, how it is read and how it is written.
 struct Format {
     extension: &'static str,
-    read: fn(&[u8]) -> Result<NamedTensors, Problem>,
-    write: fn(&[(String, Tensor)]) -> Result<Vec<u8>, Problem>,
+    read: Read,
+    write: Write,
 }
 
 const FORMATS: [Format; 3] = [

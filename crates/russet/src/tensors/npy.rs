@@ -32,8 +32,8 @@ const KINDS: [(&str, DType); 14] = [
 
 /// The array in `bytes`, which is called `name` in errors.
 pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Tensor, Problem> {
-    let (header, data) = parts(bytes).ok_or_else(|| Problem::damaged(FORMAT, "its header"))?;
-    let value = |key| value_of(header, key).ok_or_else(|| Problem::damaged(FORMAT, key));
+    let (header, data) = parts(bytes).ok_or_else(|| Problem::damaged(FORMAT, &"its header"))?;
+    let value = |key| value_of(header, key).ok_or_else(|| Problem::damaged(FORMAT, &key));
     let descr = value("descr")?.trim_matches(['\'', '"']);
     let kind = descr.trim_start_matches(['<', '|', '=']);
     let Some(&(_, dtype)) = KINDS.iter().find(|(k, _)| *k == kind) else {
@@ -42,14 +42,14 @@ pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Tensor, Problem> {
             kind: descr.into(),
         });
     };
-    let shape = shape_of(value("shape")?).ok_or_else(|| Problem::damaged(FORMAT, "shape"))?;
+    let shape = shape_of(value("shape")?).ok_or_else(|| Problem::damaged(FORMAT, &"shape"))?;
     let columns_first = match value("fortran_order")? {
         "True" => true,
         "False" => false,
-        _ => return Err(Problem::damaged(FORMAT, "fortran_order")),
+        _ => return Err(Problem::damaged(FORMAT, &"fortran_order")),
     };
     let data = SharedBytes::from_vec(data.to_vec());
-    let damaged = |e| Problem::damaged(FORMAT, e);
+    let damaged = |e| Problem::damaged(FORMAT, &e);
     if !columns_first {
         return Tensor::new(dtype, shape, data).map_err(damaged);
     }
@@ -134,7 +134,7 @@ pub(super) fn write(name: &str, tensor: &Tensor) -> Result<Vec<u8>, Problem> {
     header.push_str(&" ".repeat(padded - header.len() - 1));
     header.push('\n');
     let len = u16::try_from(header.len())
-        .map_err(|_| Problem::damaged(FORMAT, "too many axes for a header"))?;
+        .map_err(|_| Problem::damaged(FORMAT, &"too many axes for a header"))?;
     let mut out = MAGIC.to_vec();
     out.extend([1, 0]);
     out.extend(len.to_le_bytes());

@@ -1,5 +1,6 @@
 //! `.npz`: a ZIP archive with a `.npy` for every tensor (NumPy's `savez`).
 
+use std::fmt::Display;
 use std::io::{Cursor, Read, Write};
 
 use russet_graph::tensor::Tensor;
@@ -16,7 +17,7 @@ const MIN_ROOM: u64 = 1 << 26;
 
 /// The tensors of an archive, in its order.
 pub(super) fn read(bytes: &[u8]) -> Result<NamedTensors, Problem> {
-    let damaged = |e: &dyn ToString| Problem::damaged(FORMAT, e.to_string());
+    let damaged = |e: &dyn Display| Problem::damaged(FORMAT, e);
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| damaged(&e))?;
     let mut room = (bytes.len() as u64).saturating_mul(MAX_RATIO).max(MIN_ROOM);
     let mut out = Vec::new();
@@ -31,7 +32,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<NamedTensors, Problem> {
             .map_err(|e| damaged(&e))?;
         room = room
             .checked_sub(data.len() as u64)
-            .ok_or_else(|| Problem::damaged(FORMAT, "it unpacks to far more than its size"))?;
+            .ok_or_else(|| Problem::damaged(FORMAT, &"it unpacks to far more than its size"))?;
         let tensor = npy::read(&name, &data)?;
         out.push((name, tensor));
     }
@@ -40,7 +41,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<NamedTensors, Problem> {
 
 /// The bytes of an archive with these tensors, stored without compression as NumPy does.
 pub(super) fn write(tensors: &[(String, Tensor)]) -> Result<Vec<u8>, Problem> {
-    let failed = |e: &dyn ToString| Problem::damaged(FORMAT, e.to_string());
+    let failed = |e: &dyn Display| Problem::damaged(FORMAT, e);
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
     for (name, tensor) in tensors {

@@ -33,7 +33,7 @@ const KINDS: [(Dtype, DType); 18] = [
 
 /// The tensors of a file, by name.
 pub(super) fn read(bytes: &[u8]) -> Result<NamedTensors, Problem> {
-    let file = SafeTensors::deserialize(bytes).map_err(|e| Problem::damaged(FORMAT, e))?;
+    let file = SafeTensors::deserialize(bytes).map_err(|e| Problem::damaged(FORMAT, &e))?;
     let mut tensors = file.tensors();
     tensors.sort_by(|a, b| a.0.cmp(&b.0));
     let one = |(name, view): (String, TensorView<'_>)| {
@@ -45,7 +45,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<NamedTensors, Problem> {
         };
         let data = SharedBytes::from_vec(view.data().to_vec());
         let tensor = Tensor::new(dtype, view.shape().to_vec(), data);
-        Ok((name, tensor.map_err(|e| Problem::damaged(FORMAT, e))?))
+        Ok((name, tensor.map_err(|e| Problem::damaged(FORMAT, &e))?))
     };
     tensors.into_iter().map(one).collect()
 }
@@ -56,7 +56,7 @@ pub(super) fn write(tensors: &[(String, Tensor)]) -> Result<Vec<u8>, Problem> {
         .iter()
         .map(|(name, tensor)| Ok((name.clone(), view(name, tensor)?)))
         .collect::<Result<Vec<_>, _>>()?;
-    serialize(views, None).map_err(|e| Problem::damaged(FORMAT, e))
+    serialize(views, None).map_err(|e| Problem::damaged(FORMAT, &e))
 }
 
 fn view<'a>(name: &str, tensor: &'a Tensor) -> Result<TensorView<'a>, Problem> {
@@ -68,5 +68,5 @@ fn view<'a>(name: &str, tensor: &'a Tensor) -> Result<TensorView<'a>, Problem> {
         });
     };
     TensorView::new(dtype, tensor.shape.clone(), &tensor.bytes()[..])
-        .map_err(|e| Problem::damaged(FORMAT, e))
+        .map_err(|e| Problem::damaged(FORMAT, &e))
 }
