@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use russet::engine::{self, Engine};
-use russet::{Message, Model, OpenOptions, RenderOptions, Token};
+use russet::{Message, Model, RenderOptions, Token};
 use safetensors::SafeTensors;
 
 use crate::compare::Distance;
@@ -27,7 +27,7 @@ struct Answer {
 /// Answers `question` with the bundle and compares with the recording.
 pub(crate) fn replay(bundle: &Path, record: &Path, question: &str) -> Result<Tally, Failure> {
     let recorded = read(record)?;
-    let model = Model::open(bundle, &OpenOptions::default())?;
+    let model = Model::open(bundle, &crate::reference_options())?;
     let render = RenderOptions {
         add_generation_prompt: true,
         ..RenderOptions::default()

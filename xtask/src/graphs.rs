@@ -326,8 +326,8 @@ fn differ(got: &Tensor, want: &Val) -> Option<String> {
             || (x.is_nan() && y.is_nan())
             || (w.dtype.is_float() && (x - y).abs() <= part * largest)
     };
-    let places = got.scalars().zip(w.scalars()).enumerate();
-    let wrong = places.filter(|(_, (a, b))| !near(*a, *b)).next();
+    let mut places = got.scalars().zip(w.scalars()).enumerate();
+    let wrong = places.find(|(_, (a, b))| !near(*a, *b));
     wrong.map(|(i, (a, b))| format!("element {i} is {a:?}, by reference {b:?}"))
 }
 

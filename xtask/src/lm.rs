@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use russet::{Model, OpenOptions, SequentialEngine};
+use russet::{Model, SequentialEngine};
 use russet_graph::types::DType;
 
 use crate::compare::{Distance, Tolerance, error};
@@ -96,9 +96,7 @@ fn replay(bundle: &Path, record: &Path) -> Result<Outcome, Failure> {
     let record = record::read(record)?;
     let tolerance = Tolerance::of(&record.precision)
         .ok_or_else(|| format!("no tolerance for {}", record.precision))?;
-    let mut options = OpenOptions::default();
-    options.all_logits = true;
-    let model = Model::open(bundle, &options)?;
+    let model = Model::open(bundle, &crate::reference_options())?;
     let mut engine = model.engine()?;
     let mut logits = Distance::NONE;
     for call in &record.calls {

@@ -9,6 +9,7 @@ mod compare;
 mod graphs;
 mod lm;
 mod ops;
+mod precision;
 mod random;
 mod read;
 mod record;
@@ -44,6 +45,15 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Compare fast mode with exact mode over texts
+    Precision {
+        model: PathBuf,
+        #[arg(required = true)]
+        texts: Vec<PathBuf>,
+        /// Tokens of each text
+        #[arg(long, default_value_t = 1024)]
+        tokens: usize,
+    },
     /// Check the sources: machine paths, large files, long functions, missing stories
     Tidy,
 }
@@ -77,6 +87,14 @@ enum Conformance {
     },
 }
 
+/// As the reference computes: exact, with logits for every token.
+pub(crate) fn reference_options() -> russet::OpenOptions {
+    let mut options = russet::OpenOptions::default();
+    options.precision = russet::Precision::Exact;
+    options.all_logits = true;
+    options
+}
+
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Conformance(Conformance::Lm { folder, records }) => {
@@ -89,6 +107,11 @@ fn main() -> ExitCode {
             record,
             question,
         }) => answer::replay(&bundle, &record, &question),
+        Command::Precision {
+            model,
+            texts,
+            tokens,
+        } => precision::compare(&model, &texts, tokens),
         Command::Read { folder } => read::read_all(&folder),
         Command::Graphs { seconds, seed } => random::run(seconds, seed),
         Command::Tidy => tidy::check_all(),

@@ -73,7 +73,7 @@ fn replay(bundle: &Path, tally: &mut Tally) -> Result<(), Failure> {
     )?);
     let mut states = NamedTensors::new();
     for (index, name) in functions(&path)?.iter().enumerate() {
-        states = replay.call(index, name, &table, states, tally)?;
+        states = replay.call(index, name, &table, &states, tally)?;
     }
     for (name, state) in &states {
         let passed = replay.report(name, state, replay.recorded(&format!("state.{name}"))?)?;
@@ -126,7 +126,7 @@ impl Replay {
         index: usize,
         name: &str,
         table: &Tensor,
-        states: NamedTensors,
+        states: &NamedTensors,
         tally: &mut Tally,
     ) -> Result<NamedTensors, Failure> {
         let mut inputs = self.part(&format!("call{index}.in."));
@@ -140,7 +140,7 @@ impl Replay {
         let rows = named(&rows.outputs, "gathered_embeddings")?;
         tally.count(self.report(&gathering, rows, named(&inputs, "transformer_input")?)?);
         inputs.push(table);
-        let results = self.function(name, &inputs, &states)?;
+        let results = self.function(name, &inputs, states)?;
         for (output, recorded) in self.part(&format!("call{index}.out.")) {
             tally.count(self.report(name, named(&results.outputs, &output)?, &recorded)?);
         }

@@ -67,6 +67,9 @@ pub(crate) enum Command {
     /// Run one function of an asset on tensors from files
     #[command(after_help = TENSORS)]
     Call(CallArgs),
+    /// Measure how fast a model reads prompts and generates, and what memory it takes
+    #[command(after_help = MODELS)]
+    Bench(BenchArgs),
     /// Download a model by name, unless it is here already
     #[command(after_help = NAMES)]
     Pull(PullArgs),
@@ -107,9 +110,73 @@ pub(crate) struct TalkArgs {
     /// Threads to compute with [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
+    /// How closely to follow the file's arithmetic
+    #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
+    pub(crate) precision: PrecisionArg,
     /// Say what is loaded, how the prompt reads and how fast it goes, on standard error
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+/// Flags are those of Apple's `llm-benchmark` where it has them.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// A bundle, a GGUF file or a name
+    pub(crate) model: String,
+    /// Tokens of the prompt
+    #[arg(long, short = 'p', value_name = "N", default_value_t = 512)]
+    pub(crate) prompt_tokens: usize,
+    /// Tokens to generate
+    #[arg(long, short = 'g', value_name = "N", default_value_t = 128)]
+    pub(crate) generation_tokens: usize,
+    /// Trials; one more comes first and is not counted
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 5)]
+    pub(crate) num_trials: usize,
+    /// Tokens of context before the prompt, not measured
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) depth: usize,
+    /// Chooses the random tokens of the prompts
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Threads to compute with [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// How closely to follow the file's arithmetic
+    #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
+    pub(crate) precision: PrecisionArg,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the JSON to a file as well
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output_json: Option<PathBuf>,
+}
+
+/// How closely to follow the file's arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PrecisionArg {
+    /// Quantised weights take activations in 8 bits; other sums are f32
+    Fast,
+    /// Every step rounds as Apple's CPU runtime rounds it; many times slower
+    Exact,
+}
+
+impl PrecisionArg {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            PrecisionArg::Fast => "fast",
+            PrecisionArg::Exact => "exact",
+        }
+    }
+}
+
+impl From<PrecisionArg> for russet::Precision {
+    fn from(precision: PrecisionArg) -> Self {
+        match precision {
+            PrecisionArg::Fast => Self::Fast,
+            PrecisionArg::Exact => Self::Exact,
+        }
+    }
 }
 
 /// How the next token is chosen.

@@ -36,6 +36,7 @@ fn dispatch(command: &Command) -> Result<ExitCode, Failure> {
         Command::Chat(args) => commands::chat::chat(args).map(done),
         Command::Inspect(args) => commands::inspect::inspect(args).map(done),
         Command::Call(args) => commands::call::call(args).map(done),
+        Command::Bench(args) => commands::bench::bench(args).map(done),
         Command::Pull(args) => commands::pull::pull(args).map(done),
     }
 }

@@ -367,80 +367,47 @@ fn program_bytes(values: u64, ops: &[Vec<u8>]) -> Vec<u8> {
     [varint(1 << 1), asset].concat()
 }
 
+/// An operation with this mask and what follows it.
+fn op(name: u64, mask: u8, rest: &[Vec<u8>]) -> Vec<u8> {
+    let head = [varint(name), vec![mask], varint(common::NOWHERE)];
+    [head.concat(), rest.concat()].concat()
+}
+
 #[test]
 fn operations_keep_the_rules() {
-    let op = |name: u64, mask: u8, rest: &[Vec<u8>]| {
-        [
-            varint(name),
-            vec![mask],
-            varint(common::NOWHERE),
-            rest.concat(),
-        ]
-        .concat()
-    };
     let structure = |p: &Problem| matches!(p, Problem::Structure(_));
-    let cases: [(ReadError, Expected); 9] = [
-        (program(0, &[op(99, 0, &[])]), |p| {
-            matches!(
-                p,
-                Problem::Index {
-                    what: "operation name",
-                    ..
-                }
-            )
-        }),
-        (program(0, &[op(OUTPUT, 0x80, &[])]), |p| {
-            matches!(
-                p,
-                Problem::Unknown {
-                    what: "operation mask",
-                    ..
-                }
-            )
-        }),
-        (program(0, &[op(OUTPUT, 4, &[indices(&[0])])]), |p| {
-            matches!(p, Problem::Index { what: "value", .. })
-        }),
-        (program(0, &[op(OUTPUT, 2, &[indices(&[0])])]), structure),
-        (program(1, &[output()]), structure),
-        (program(1 << 40, &[output()]), |p| {
-            matches!(
-                p,
-                Problem::Limit {
-                    what: "the values of a region",
-                    ..
-                }
-            )
-        }),
-        (program(0, &[op(OUTPUT, 8, &[indices(&[1])])]), structure),
-        (program(0, &[op(OUTPUT, 16, &[varint(1 << 40)])]), |p| {
-            matches!(
-                p,
-                Problem::Limit {
-                    what: "regions",
-                    ..
-                }
-            )
-        }),
-        (program(0, &[output(), output()]), structure),
+    let index = |p: &Problem| matches!(p, Problem::Index { .. });
+    let limit = |p: &Problem| matches!(p, Problem::Limit { .. });
+    let unknown = |p: &Problem| matches!(p, Problem::Unknown { .. });
+    let cases: [(&str, Expected, u64, Vec<u8>); 8] = [
+        ("name", index, 0, op(99, 0, &[])),
+        ("mask", unknown, 0, op(OUTPUT, 0x80, &[])),
+        ("operand", index, 0, op(OUTPUT, 4, &[indices(&[0])])),
+        ("result", structure, 0, op(OUTPUT, 2, &[indices(&[0])])),
+        ("fewer values", structure, 1, output()),
+        ("many values", limit, 1 << 40, output()),
+        ("successor", structure, 0, op(OUTPUT, 8, &[indices(&[1])])),
+        ("regions", limit, 0, op(OUTPUT, 16, &[varint(1 << 40)])),
     ];
-    for (i, (error, expected)) in cases.iter().enumerate() {
-        assert!(expected(&error.problem), "case {i}: {error}");
-        assert_eq!(error.section, Section::Program, "case {i}: {error}");
-        assert!(error.op.is_some(), "case {i}: {error}");
+    for (case, expected, values, op) in cases {
+        let error = program(values, &[op]);
+        assert!(expected(&error.problem), "{case}: {error}");
+        assert_eq!(error.section, Section::Program, "{case}: {error}");
+        assert!(error.op.is_some(), "{case}: {error}");
     }
+    let two_ends = program(0, &[output(), output()]);
+    assert!(structure(&two_ends.problem), "{two_ends}");
+}
+
+#[test]
+fn regions_do_not_nest_without_end() {
     let deep = (0..100).fold(output(), |inner, _| {
         op(OUTPUT, 16, &[varint(1 << 1), region(0, &[inner])])
     });
     let deep = program(0, &[deep]);
+    let nested = "the nesting of regions";
     assert!(
-        matches!(
-            deep.problem,
-            Problem::Limit {
-                what: "the nesting of regions",
-                ..
-            }
-        ),
+        matches!(deep.problem, Problem::Limit { what, .. } if what == nested),
         "{deep}"
     );
 }

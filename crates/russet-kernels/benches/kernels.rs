@@ -202,7 +202,7 @@ fn attention_prefill<const T: usize>(bencher: Bencher<'_, '_>, m: usize) {
 #[divan::bench]
 fn norm_576(bencher: Bencher<'_, '_>) {
     let (pool, x, scale, mut y) = (Pool::new(1), numbers(576), numbers(576), numbers(576));
-    bencher.bench_local(|| rms_norm(&pool, black_box(&x), &scale, 1e-5, &mut y));
+    bencher.bench_local(|| rms_norm(&pool, black_box(&x), (&scale, 1e-5), false, &mut y));
 }
 
 #[divan::bench]

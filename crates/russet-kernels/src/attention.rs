@@ -92,13 +92,13 @@ pub fn attention<T: Elem>(pool: &Pool, a: &Attention<'_, T>, out: HeadsMut<'_, T
     attention_on(Isa::best(), pool, a, out);
 }
 
-fn attention_on<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, out: HeadsMut<'_, T>) {
+fn attention_on<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, mut out: HeadsMut<'_, T>) {
     if a.heads == 0 || a.m == 0 || a.dv == 0 {
         return;
     }
     a.check(&out);
     if decode::applies(a) {
-        return decode::decode(isa, pool, a, out);
+        return decode::decode(isa, pool, a, &mut out);
     }
     let HeadsMut {
         data,
@@ -320,7 +320,7 @@ impl<T: Elem> Step<'_, T> {
         self.count.div_ceil(S::LANES)
     }
 
-    /// The product of the micro-kernel, rounded at every step where the decomposed form's products are.
+    /// The product of the micro-kernel. The reference runtime rounds half precision at every step, and bf16 and f32 sums in f32.
     #[inline(always)]
     fn multiply<S: Simd>(
         &self,
@@ -330,10 +330,13 @@ impl<T: Elem> Step<'_, T> {
         out: (&mut [f32], usize),
         store: Store,
     ) {
-        if self.lanes.a.exact && T::ROUNDING == Rounding::F16 {
-            gemm::multiply::<S, T>(s, tile, panel, self.count, out, store);
-        } else {
-            gemm::multiply::<S, f32>(s, tile, panel, self.count, out, store);
+        let tokens = self.count;
+        match (self.lanes.a.exact, T::ROUNDING) {
+            (false, _) => gemm::multiply::<S, f32, true>(s, tile, panel, tokens, out, store),
+            (true, Rounding::F16) => {
+                gemm::multiply::<S, T, false>(s, tile, panel, tokens, out, store);
+            }
+            (true, _) => gemm::multiply::<S, f32, false>(s, tile, panel, tokens, out, store),
         }
     }
 
@@ -387,13 +390,17 @@ impl<T: Elem> Step<'_, T> {
         for register in 0..self.registers::<S>() {
             let sinks = self.sinks(s, register);
             let max = self.mask_and_max(s, scores, register, sinks);
-            let sum = exponentials(s, scores, register, max);
+            let sum = if self.lanes.a.exact {
+                exact_exponentials(s, scores, register, max)
+            } else {
+                exponentials(s, scores, register, max)
+            };
             let sum = s.add(sum, s.exp_or_zero(s.sub(sinks, max)));
             // A query that sees nothing has sum 0: it then gets zeros.
-            let inverse = s.div(s.splat(1.0), s.max(sum, s.splat(f32::MIN_POSITIVE)));
+            let sum = s.max(sum, s.splat(f32::MIN_POSITIVE));
             let mut at = register * S::LANES;
             while at < scores.len() {
-                let p = s.mul(s.load(&scores[at..]), inverse);
+                let p = s.div(s.load(&scores[at..]), sum);
                 s.store(self.rounding.apply(s, p), &mut scores[at..]);
                 at += gemm::panel_width::<S>();
             }
@@ -541,6 +548,24 @@ fn exponentials<S: Simd>(s: S, scores: &mut [f32], register: usize, max: S::V) -
         let e = s.exp_or_zero(s.sub(s.load(&scores[at..]), max));
         sum = s.add(sum, e);
         s.store(e, &mut scores[at..]);
+        at += gemm::panel_width::<S>();
+    }
+    sum
+}
+
+/// The same by the scalar library, whose results are all but always the nearest.
+#[inline(always)]
+fn exact_exponentials<S: Simd>(s: S, scores: &mut [f32], register: usize, max: S::V) -> S::V {
+    let (mut sum, mut limits) = (s.splat(0.0), [0.0; MAX_LANES]);
+    s.store(max, &mut limits);
+    let mut at = register * S::LANES;
+    while at < scores.len() {
+        let mut lane = 0;
+        while lane < S::LANES {
+            scores[at + lane] = (scores[at + lane] - limits[lane]).exp();
+            lane += 1;
+        }
+        sum = s.add(sum, s.load(&scores[at..]));
         at += gemm::panel_width::<S>();
     }
     sum

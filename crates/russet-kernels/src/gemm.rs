@@ -4,7 +4,7 @@
 //! from rows of any stride and broadcast, so they need no transposing after dequantisation. The tile of
 //! [`Simd::TILE_ROWS`] rows by two registers keeps two multiply-add units busy.
 
-use crate::elem::{Elem, Rounding};
+use crate::elem::Elem;
 use crate::simd::{Kernel, Simd};
 
 /// Registers of tokens per panel.
@@ -58,9 +58,9 @@ pub(crate) enum Store {
 /// `tile.rows` is a multiple of [`Simd::TILE_ROWS`]; `panel` holds `tile.columns` groups of [`panel_width`] tokens, of
 /// which the first `tokens` are wanted (more may be written, up to the panel's width).
 ///
-/// `R` rounds every product and every sum ([`f32`]: nothing is rounded, and products and sums are fused).
+/// Products and sums are fused, or else rounded one after the other to `R`.
 #[inline(always)]
-pub(crate) fn multiply<S: Simd, R: Elem>(
+pub(crate) fn multiply<S: Simd, R: Elem, const FUSED: bool>(
     s: S,
     tile: Tile<'_>,
     panel: &[f32],
@@ -77,12 +77,16 @@ pub(crate) fn multiply<S: Simd, R: Elem>(
         let out = &mut out[row * out_stride..];
         let narrow = tokens <= S::LANES;
         match (S::TILE_ROWS, narrow) {
-            (12, false) => micro::<S, R, 12, 2>(s, tile, row, panel, (out, out_stride), store),
-            (12, true) => micro::<S, R, 12, 1>(s, tile, row, panel, (out, out_stride), store),
-            (6, false) => micro::<S, R, 6, 2>(s, tile, row, panel, (out, out_stride), store),
-            (6, true) => micro::<S, R, 6, 1>(s, tile, row, panel, (out, out_stride), store),
-            (_, false) => micro::<S, R, 4, 2>(s, tile, row, panel, (out, out_stride), store),
-            (_, true) => micro::<S, R, 4, 1>(s, tile, row, panel, (out, out_stride), store),
+            (12, false) => {
+                micro::<S, R, FUSED, 12, 2>(s, tile, row, panel, (out, out_stride), store);
+            }
+            (12, true) => {
+                micro::<S, R, FUSED, 12, 1>(s, tile, row, panel, (out, out_stride), store);
+            }
+            (6, false) => micro::<S, R, FUSED, 6, 2>(s, tile, row, panel, (out, out_stride), store),
+            (6, true) => micro::<S, R, FUSED, 6, 1>(s, tile, row, panel, (out, out_stride), store),
+            (_, false) => micro::<S, R, FUSED, 4, 2>(s, tile, row, panel, (out, out_stride), store),
+            (_, true) => micro::<S, R, FUSED, 4, 1>(s, tile, row, panel, (out, out_stride), store),
         }
         row += S::TILE_ROWS;
     }
@@ -90,7 +94,7 @@ pub(crate) fn multiply<S: Simd, R: Elem>(
 
 /// `R` rows by `N` registers. `multiply` has checked that the tile fits.
 #[inline(always)]
-fn micro<S: Simd, T: Elem, const R: usize, const N: usize>(
+fn micro<S: Simd, T: Elem, const FUSED: bool, const R: usize, const N: usize>(
     s: S,
     tile: Tile<'_>,
     first: usize,
@@ -118,7 +122,7 @@ fn micro<S: Simd, T: Elem, const R: usize, const N: usize>(
             // SAFETY: `first + r` < rows and `column` < columns, so the index is at most the one `Tile::fits` checked.
             let w = s.splat(unsafe { *tile.data.get_unchecked(at + r * tile.row_stride) });
             for i in 0..N {
-                sums[i] = if T::ROUNDING == Rounding::F32 {
+                sums[i] = if FUSED {
                     s.fma(w, x[i], sums[i])
                 } else {
                     T::round(s, s.add(sums[i], T::round(s, s.mul(w, x[i]))))

@@ -204,7 +204,7 @@ impl<Y: Elem> TileTask<'_, Y> {
                     columns,
                 };
                 let tokens = self.m - i * width;
-                gemm::multiply::<S, f32>(
+                gemm::multiply::<S, f32, true>(
                     s,
                     tile,
                     panel,

@@ -10,11 +10,18 @@ const SHARE: usize = 16 << 10;
 
 /// y = round(round(x / sqrt(mean(x^2) + eps)) * scale), row by row, in f32 between the roundings.
 ///
-/// Rows are as long as `scale`; x and out hold whole rows. The mean and the root are in f32.
+/// Rows are as long as `scale`; x and out hold whole rows. The mean and the root are in f32; `in_order` sums the squares one
+/// after the other, as the reference runtime does.
 ///
 /// # Panics
 /// If the lengths do not fit.
-pub fn rms_norm<T: Elem>(pool: &Pool, x: &[T], scale: &[T], eps: f32, out: &mut [T]) {
+pub fn rms_norm<T: Elem>(
+    pool: &Pool,
+    x: &[T],
+    (scale, eps): (&[T], f32),
+    in_order: bool,
+    out: &mut [T],
+) {
     let width = scale.len();
     assert!(
         x.len() == out.len() && (x.is_empty() || width > 0 && x.len().is_multiple_of(width)),
@@ -29,6 +36,7 @@ pub fn rms_norm<T: Elem>(pool: &Pool, x: &[T], scale: &[T], eps: f32, out: &mut 
             x: &x[i * chunk..i * chunk + out.len()],
             scale,
             eps,
+            in_order,
             out,
         });
     });
@@ -38,6 +46,7 @@ struct RmsNorm<'a, T> {
     x: &'a [T],
     scale: &'a [T],
     eps: f32,
+    in_order: bool,
     out: &'a mut [T],
 }
 
@@ -51,7 +60,14 @@ impl<T: Elem> Kernel for RmsNorm<'_, T> {
             .chunks_exact(width)
             .zip(self.out.chunks_exact_mut(width))
         {
-            let mean = sum_of_squares(s, x) / width as f32;
+            let sum = if self.in_order {
+                x.iter()
+                    .map(|v| v.to_f32() * v.to_f32())
+                    .fold(0.0, |sum, square| sum + square)
+            } else {
+                sum_of_squares(s, x)
+            };
+            let mean = sum / width as f32;
             let factor = s.splat(1.0 / (mean + self.eps).sqrt());
             for (i, len) in pieces(width, S::LANES) {
                 let v = T::round(s, s.mul(T::load_part(s, &x[i..], len), factor));
@@ -89,12 +105,16 @@ mod tests {
                 .map(T::from_f32)
                 .collect();
             let scale: Vec<T> = random.floats(width).into_iter().map(T::from_f32).collect();
-            for isa in Isa::available() {
+            for (isa, in_order) in Isa::available()
+                .iter()
+                .flat_map(|i| [(i, false), (i, true)])
+            {
                 let mut y = vec![T::ZERO; x.len()];
                 isa.run(RmsNorm {
                     x: &x,
                     scale: &scale,
                     eps: 1e-6,
+                    in_order,
                     out: &mut y,
                 });
                 for (x, y) in x.chunks(width).zip(y.chunks(width)) {
@@ -126,7 +146,7 @@ mod tests {
         let x = [f16::from_f32(0.3), f16::from_f32(0.7)];
         let scale = [f16::from_f32(1.1), f16::from_f32(1.3)];
         let mut y = [f16::ZERO; 2];
-        rms_norm(&Pool::new(1), &x, &scale, 1e-6, &mut y);
+        rms_norm(&Pool::new(1), &x, (&scale, 1e-6), true, &mut y);
         let (a, b) = (x[0].to_f32(), x[1].to_f32());
         let factor = 1.0 / ((a * a + b * b) / 2.0 + 1e-6).sqrt();
         let want = f16::from_f32(f16::from_f32(a * factor).to_f32() * scale[0].to_f32());

@@ -589,10 +589,10 @@ impl Cell<'_> {
                         add_block::<S, T, 6, EIGHT, OFFSETS>(s, &weights, factors, x, 6, &mut sums);
                     }
                     4 => {
-                        add_block::<S, T, 4, EIGHT, OFFSETS>(s, &weights, factors, x, 0, &mut sums)
+                        add_block::<S, T, 4, EIGHT, OFFSETS>(s, &weights, factors, x, 0, &mut sums);
                     }
                     _ => {
-                        add_block::<S, T, 1, EIGHT, OFFSETS>(s, &weights, factors, x, 0, &mut sums)
+                        add_block::<S, T, 1, EIGHT, OFFSETS>(s, &weights, factors, x, 0, &mut sums);
                     }
                 }
                 block += 1;

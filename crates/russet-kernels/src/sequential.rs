@@ -83,21 +83,21 @@ impl Accumulate<'_> {
     #[inline(always)]
     fn registers<S: Simd, R: Elem>(&mut self, s: S, j: usize) {
         let mut sums = [s.splat(0.0); REGISTERS];
-        for i in 0..REGISTERS {
-            sums[i] = s.load(&self.sums[j + i * S::LANES..]);
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = s.load(&self.sums[j + i * S::LANES..]);
         }
         let mut c = 0;
         while c < self.x.len() {
             let x = s.splat(self.x[c]);
             let w = &self.w[c * self.stride + j..c * self.stride + j + REGISTERS * S::LANES];
-            for i in 0..REGISTERS {
+            for (i, sum) in sums.iter_mut().enumerate() {
                 let product = R::round(s, s.mul(s.load(&w[i * S::LANES..]), x));
-                sums[i] = R::round(s, s.add(sums[i], product));
+                *sum = R::round(s, s.add(*sum, product));
             }
             c += 1;
         }
-        for i in 0..REGISTERS {
-            s.store(sums[i], &mut self.sums[j + i * S::LANES..]);
+        for (i, sum) in sums.iter().enumerate() {
+            s.store(*sum, &mut self.sums[j + i * S::LANES..]);
         }
     }
 

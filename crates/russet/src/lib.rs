@@ -13,6 +13,7 @@
 //! The crate is synchronous, prints nothing and knows no HTTP. What is listed here is the public API; the crates below are not.
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod bundle;
 mod call;
 pub mod detokenize;

@@ -104,7 +104,7 @@ pub struct OpenOptions {
     pub threads: usize,
     /// The most tokens to hold; the model's own limit by default, and never more than that.
     pub max_context: Option<usize>,
-    /// How closely to follow the file's arithmetic; exact by default.
+    /// How closely to follow the file's arithmetic; fast by default.
     pub precision: Precision,
     /// Make logits for every token of a prompt, as the function does, and not for the last one only.
     pub all_logits: bool,
@@ -373,6 +373,11 @@ impl Model {
     /// The plan of the function that runs.
     pub fn function(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The threads it computes with.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
     }
 
     /// The most tokens it holds.

@@ -17,6 +17,7 @@ pub(super) fn open(name: &str, args: &TalkArgs) -> Result<Model, Failure> {
     let start = Instant::now();
     let mut options = OpenOptions::default();
     options.threads = args.threads.map_or(0, usize::from);
+    options.precision = args.precision.into();
     let model = Model::open(&path, &options).map_err(|source| Failure::Open {
         path: path.clone(),
         source: Box::new(source),

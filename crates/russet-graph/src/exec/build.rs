@@ -32,10 +32,10 @@ pub struct PlanOptions {
 /// How closely a plan follows the file's arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// Every operation rounds where the file rounds.
-    #[default]
+    /// Every operation rounds where the reference runtime rounds.
     Exact,
-    /// Products with quantised weights take their activations in 8 bits, and steps are joined.
+    /// Products with quantised weights take their activations in 8 bits, other sums are f32, and steps are joined.
+    #[default]
     Fast,
 }
 

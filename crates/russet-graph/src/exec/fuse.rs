@@ -53,6 +53,7 @@ pub(crate) fn fuse(lowered: &mut Lowered, pool: &Pool) -> Result<(), OpError> {
     fusion.add_residuals();
     fusion.merge_products();
     fusion.join_activations();
+    fusion.write_through();
     fusion.loosen();
     fusion.finish(lowered);
     lowered.measure();
@@ -250,6 +251,38 @@ impl Fusion {
         }
     }
 
+    /// Attention whose result is only copied into another order of axes writes in that order at once.
+    fn write_through(&mut self) {
+        let (readers, writers) = self.uses();
+        for at in 0..self.steps.len() {
+            let Some(step) = self.steps[at]
+                .as_ref()
+                .filter(|s| matches!(s.what, What::Attention(_)))
+            else {
+                continue;
+            };
+            let Some(result) = buffer(&step.outputs[0]).filter(|&b| writers[b].len() == 1) else {
+                continue;
+            };
+            let (&[reader], shape) = (&readers[result][..], &step.outputs[0].layout.shape) else {
+                continue;
+            };
+            let Some(copy) = self.steps.get(reader).and_then(Option::as_ref) else {
+                continue;
+            };
+            let Some(place) = copied_in_order(copy, shape) else {
+                continue;
+            };
+            if buffer(&place).is_none_or(|b| writers[b].len() != 1) {
+                continue;
+            }
+            self.steps[reader] = None;
+            if let Some(step) = &mut self.steps[at] {
+                step.outputs[0] = place;
+            }
+        }
+    }
+
     /// Products and attention that stay as they are keep f32 until their result.
     fn loosen(&mut self) {
         for step in self.steps.iter_mut().flatten() {
@@ -260,6 +293,10 @@ impl Fusion {
                 }),
                 What::Linear(weights) => Box::new(kernels::Linear {
                     weights: weights.clone(),
+                    exact: false,
+                }),
+                What::RmsNorm(eps) => Box::new(kernels::RmsNorm {
+                    eps: *eps,
                     exact: false,
                 }),
                 What::Matmul => Box::new(kernels::Matmul {
@@ -303,6 +340,26 @@ impl Fusion {
         }
         true
     }
+}
+
+/// Where `[1, heads, rows, width]` elements go that `step` copies as `[1, rows, heads, width]`.
+fn copied_in_order(step: &StepDraft, shape: &[Dim]) -> Option<ViewDraft> {
+    let ([one, heads, rows, width], [from], [to]) = (shape, &step.inputs[..], &step.outputs[..])
+    else {
+        return None;
+    };
+    let (line, across) = (heads.mul(width), Dim::Const(1));
+    let turned = from.layout.shape == [one.clone(), rows.clone(), heads.clone(), width.clone()]
+        && from.layout.strides[1..] == [width.clone(), rows.mul(width), across.clone()];
+    let copies = step.name == "copy" && from.layout.offset == Dim::Const(0) && is_whole(to);
+    (turned && copies && *one == across).then(|| ViewDraft {
+        layout: Layout {
+            shape: shape.to_vec(),
+            strides: vec![line.mul(rows), width.clone(), line, across],
+            offset: Dim::Const(0),
+        },
+        ..to.clone()
+    })
 }
 
 /// What narrowing needs to know of a step.

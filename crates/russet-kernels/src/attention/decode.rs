@@ -26,7 +26,12 @@ pub(super) fn applies<T>(a: &Attention<'_, T>) -> bool {
 }
 
 /// Computes `a` for its one query a head.
-pub(super) fn decode<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, out: HeadsMut<'_, T>) {
+pub(super) fn decode<T: Elem>(
+    isa: Isa,
+    pool: &Pool,
+    a: &Attention<'_, T>,
+    out: &mut HeadsMut<'_, T>,
+) {
     let (low, high) = a.visible(0);
     let keys = high.saturating_sub(low);
     let wanted = (3 * pool.threads()).div_ceil(a.kv_heads);

@@ -105,7 +105,6 @@ fn wrong_tensors_are_named() {
     assert!(message(&mut f, &[x.clone(), float]).contains("2xf32"));
     let stranger = message(&mut f, &[x, named("w", ints(&[1], &[1]))]);
     assert!(stranger.contains("no input \"w\""), "{stranger}");
-    let module = f.module.clone();
-    let none = Function::new(module, "g", 1).unwrap_err();
+    let none = Function::new(f.module, "g", 1).unwrap_err();
     assert!(none.to_string().contains("the functions are f"), "{none}");
 }

@@ -201,7 +201,12 @@ impl Engine for SequentialEngine {
             });
         }
         if to == 0 {
-            self.states.clear();
+            // What caches hold of other tokens is behind the positions that are read.
+            for (index, kind) in self.io.states.iter().enumerate() {
+                if *kind == StateKind::Fixed {
+                    self.states.bytes_mut(index).fill(0);
+                }
+            }
         } else if !self.can_rewind() {
             return Err(EngineError::Rewind {
                 to,

@@ -6,7 +6,6 @@ mod npy;
 mod npz;
 mod safetensors;
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -83,7 +82,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    fn damaged(format: &'static str, reason: &dyn fmt::Display) -> Self {
+    fn damaged(format: &'static str, reason: &dyn ToString) -> Self {
         Self::Damaged {
             format,
             reason: reason.to_string(),
@@ -91,14 +90,13 @@ impl Problem {
     }
 }
 
-type Read = fn(&[u8]) -> Result<NamedTensors, Problem>;
-type Write = fn(&[(String, Tensor)]) -> Result<Vec<u8>, Problem>;
+type Writer = fn(&[(String, Tensor)]) -> Result<Vec<u8>, Problem>;
 
 /// A format: its extension, how it is read and how it is written.
 struct Format {
     extension: &'static str,
-    read: Read,
-    write: Write,
+    read: fn(&[u8]) -> Result<NamedTensors, Problem>,
+    write: Writer,
 }
 
 const FORMATS: [Format; 3] = [

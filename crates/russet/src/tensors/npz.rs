@@ -1,6 +1,5 @@
 //! `.npz`: a ZIP archive with a `.npy` for every tensor (NumPy's `savez`).
 
-use std::fmt::Display;
 use std::io::{Cursor, Read, Write};
 
 use russet_graph::tensor::Tensor;
@@ -17,7 +16,7 @@ const MIN_ROOM: u64 = 1 << 26;
 
 /// The tensors of an archive, in its order.
 pub(super) fn read(bytes: &[u8]) -> Result<NamedTensors, Problem> {
-    let damaged = |e: &dyn Display| Problem::damaged(FORMAT, e);
+    let damaged = |e: &dyn ToString| Problem::damaged(FORMAT, e);
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| damaged(&e))?;
     let mut room = (bytes.len() as u64).saturating_mul(MAX_RATIO).max(MIN_ROOM);
     let mut out = Vec::new();
@@ -41,7 +40,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<NamedTensors, Problem> {
 
 /// The bytes of an archive with these tensors, stored without compression as NumPy does.
 pub(super) fn write(tensors: &[(String, Tensor)]) -> Result<Vec<u8>, Problem> {
-    let failed = |e: &dyn Display| Problem::damaged(FORMAT, e);
+    let failed = |e: &dyn ToString| Problem::damaged(FORMAT, e);
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
     for (name, tensor) in tensors {

@@ -28,16 +28,18 @@ macro_rules! by_kind {
 #[derive(Debug)]
 pub(crate) struct RmsNorm {
     pub(crate) eps: f32,
+    /// Whether the squares are summed one after the other, as the reference runtime does.
+    pub(crate) exact: bool,
 }
 
 impl Kernel for RmsNorm {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let dtype = cx.outputs[0].dtype;
-        by_kind!(dtype, norm(self.eps, cx))
+        by_kind!(dtype, norm(self, cx))
     }
 }
 
-fn norm<T: Elem>(eps: f32, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+fn norm<T: Elem>(op: &RmsNorm, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
     let (x, scale) = (cx.inputs[0], cx.inputs[1]);
     let (width, stride, rows) = scale.geometry.rows();
     let x = typed::<T>(
@@ -64,8 +66,8 @@ fn norm<T: Elem>(eps: f32, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         rms_norm(
             cx.pool,
             &x[part.clone()],
-            &scales[at..at + width],
-            eps,
+            (&scales[at..at + width], op.eps),
+            op.exact,
             &mut out[part],
         );
     }
@@ -104,7 +106,7 @@ impl Kernel for RopeTables {
     }
 }
 
-/// Inputs: x `[…, q, width]` row-major, cosines and sines `[q, pairs]`.
+/// Inputs: x `[…, q, width]` with rows without gaps, cosines and sines `[q, pairs]`.
 #[derive(Debug)]
 pub(crate) struct Rotate {
     pub(crate) interleaved: bool,
@@ -125,34 +127,40 @@ fn contiguous<'a, T: Elem>(view: &View<'a>) -> Result<&'a [T], OpError> {
 }
 
 fn rotate<T: Elem>(interleaved: bool, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
-    let (x, cos, sin) = (
-        contiguous::<T>(&cx.inputs[0])?,
+    let x = cx.inputs[0];
+    let (cos, sin) = (
         contiguous::<T>(&cx.inputs[1])?,
         contiguous::<T>(&cx.inputs[2])?,
     );
-    let (width, pairs) = (
-        cx.inputs[0].geometry.rows().0,
-        cx.inputs[1].geometry.shape[1],
-    );
-    let head = cx.inputs[1].geometry.shape[0] * width;
+    let (width, stride, _) = x.geometry.rows();
+    if stride != 1 && width > 1 {
+        return Err(OpError::Unknown("rows without gaps"));
+    }
+    let [rows, pairs] = [0, 1].map(|axis| cx.inputs[1].geometry.shape[axis]);
     let pairing = if interleaved {
         Pairs::Interleaved
     } else {
         Pairs::Halves
     };
+    let data = typed::<T>(x.data);
     let out = typed_mut::<T>(cx.outputs[0].bytes());
+    let head = (rows * width).max(1);
     let one = |h: usize, out: &mut [T]| {
-        rotate_rows(
-            pairing,
-            (&x[h * head..(h + 1) * head], width),
-            (cos, sin, pairs),
-            out,
-        );
+        for (i, out) in out.chunks_exact_mut(width.max(1)).enumerate() {
+            let from = x.geometry.row_offset(h * rows + i);
+            let table = i * pairs..(i + 1) * pairs;
+            rotate_rows(
+                pairing,
+                (&data[from..from + width], width),
+                (&cos[table.clone()], &sin[table], pairs),
+                out,
+            );
+        }
     };
     if out.len() >= PARALLEL {
-        cx.pool.for_chunks_mut(out, head.max(1), &one);
+        cx.pool.for_chunks_mut(out, head, &one);
     } else {
-        out.chunks_mut(head.max(1))
+        out.chunks_mut(head)
             .enumerate()
             .for_each(|(h, o)| one(h, o));
     }
@@ -216,10 +224,14 @@ fn attend<T: Elem>(
         sinks: None,
         exact,
     };
+    let out = &mut cx.outputs[0];
+    let (strides, offset) = (out.geometry.strides, out.geometry.offset);
+    let data = typed_mut::<T>(out.data);
+    let offset = offset.min(data.len());
     let out = HeadsMut {
-        data: typed_mut::<T>(cx.outputs[0].bytes()),
-        head_stride: shape[2] * dv,
-        row_stride: dv,
+        data: &mut data[offset..],
+        head_stride: strides[1],
+        row_stride: strides[2],
     };
     attention(cx.pool, &a, out);
     Ok(())

@@ -18,7 +18,7 @@ use crate::types::DType;
 #[derive(Debug)]
 pub(crate) struct Linear {
     pub(crate) weights: Arc<Weights>,
-    /// Whether half-precision sums are rounded at every step, as the reference runtime does; else they are f32, rounded once.
+    /// Whether sums are rounded at every step in order, as the reference runtime does; else they are f32, rounded once.
     pub(crate) exact: bool,
 }
 
@@ -37,9 +37,8 @@ impl Linear {
         let (x, m) = (cx.inputs[0].contiguous(), cx.inputs[0].geometry.rows().2);
         let x = typed::<T>(x.ok_or(OpError::Unknown("rows without gaps"))?);
         let out = typed_mut::<T>(cx.outputs[0].bytes());
-        let stepwise = self.exact && T::ROUNDING != Rounding::F32;
         let done = self.weights.with(|w| {
-            if stepwise {
+            if self.exact {
                 sequential_linear(cx.pool, x, w, out, m);
             } else {
                 linear(cx.pool, x, w, out, m);

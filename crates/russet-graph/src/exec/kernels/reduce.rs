@@ -1,10 +1,12 @@
-//! Reductions along axes and softmax, accumulated in f32 (f64 for long sums), rounded once.
+//! Reductions along axes and softmax: one after the other in f32 (softmax of f32 in f64), rounded once, as the reference
+//! runtime does.
 
 use russet_kernels::scratch;
 
 use super::{Cx, Kernel, PARALLEL};
 use crate::error::OpError;
 use crate::exec::view::{Geometry, store};
+use crate::types::DType;
 
 /// Which reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ impl ReduceKind {
 
     fn fold(self, acc: f32, values: &[f32]) -> f32 {
         match self {
-            Self::Sum | Self::Mean => acc + sum(values),
+            Self::Sum | Self::Mean => values.iter().fold(acc, |a, v| a + v),
             Self::Product => values.iter().fold(acc, |a, v| a * v),
             Self::Max => values
                 .iter()
@@ -38,16 +40,6 @@ impl ReduceKind {
                 .fold(acc, |a, &v| if v < a || v.is_nan() { v } else { a }),
         }
     }
-}
-
-/// Sum in eight lanes.
-fn sum(values: &[f32]) -> f32 {
-    let mut lanes = [0f32; 8];
-    let mut chunks = values.chunks_exact(8);
-    for c in &mut chunks {
-        lanes.iter_mut().zip(c).for_each(|(l, v)| *l += v);
-    }
-    lanes.iter().sum::<f32>() + chunks.remainder().iter().sum::<f32>()
 }
 
 /// Reduces float axes whose extents in the output are 1. The axes are told by the shapes: input and output have one rank.
@@ -131,14 +123,14 @@ impl Kernel for Softmax {
             cx.pool.for_chunks_mut(bytes, n * size, &|i, o: &mut [u8]| {
                 let row = &mut *scratch::floats(n);
                 x.load(outer.element_offset(i), inner.strides[0], row);
-                softmax(row);
+                softmax(x.dtype, row);
                 store(dtype, row, o);
             });
             return Ok(());
         }
         for i in 0..outer.len() {
             x.load(outer.element_offset(i), inner.strides[0], scratch);
-            softmax(scratch);
+            softmax(x.dtype, scratch);
             let at = to_outer.element_offset(i);
             for (k, v) in scratch.iter().enumerate() {
                 let at = (at + k * to_inner.strides[0]) * size;
@@ -149,10 +141,16 @@ impl Kernel for Softmax {
     }
 }
 
-/// Softmax of one row in place.
-pub(super) fn softmax(row: &mut [f32]) {
+/// Softmax of one row of elements of a kind, in place.
+pub(super) fn softmax(dtype: DType, row: &mut [f32]) {
     let max = row.iter().fold(f32::NEG_INFINITY, |a, &v| a.max(v));
+    if dtype == DType::F32 {
+        let exp = |v: f32| f64::from(v - max).exp();
+        let sum: f64 = row.iter().map(|&v| exp(v)).sum();
+        row.iter_mut().for_each(|v| *v = (exp(*v) / sum) as f32);
+        return;
+    }
     row.iter_mut().for_each(|v| *v = (*v - max).exp());
-    let scale = 1.0 / sum(row);
-    row.iter_mut().for_each(|v| *v *= scale);
+    let sum = row.iter().fold(0.0, |a, v| a + v);
+    row.iter_mut().for_each(|v| *v /= sum);
 }

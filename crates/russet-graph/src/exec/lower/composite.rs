@@ -36,10 +36,13 @@ impl Lowering<'_> {
                 self.emit_for(
                     node.outputs[0],
                     "rms_norm",
-                    kernels::RmsNorm { eps: op.eps as f32 },
+                    kernels::RmsNorm {
+                        eps: op.eps as f32,
+                        exact: true,
+                    },
                     inputs,
                 )?;
-                self.mark(super::What::Rows);
+                self.mark(super::What::RmsNorm(op.eps as f32));
             }
             Op::Rope(op) => self.rope(*op, node)?,
             Op::ScaledDotProductAttention(op) => {
@@ -74,7 +77,11 @@ impl Lowering<'_> {
 
     fn rope(&mut self, op: Rope, node: &Node) -> Lower<()> {
         let x = self.view(node.inputs[0])?;
-        let x = self.contiguous(x);
+        let x = if x.layout.strides.last() == Some(&Dim::Const(1)) {
+            x
+        } else {
+            self.copied(&x)
+        };
         let shape = &x.layout.shape;
         let (q, width) = (
             shape[shape.len() - 2].clone(),

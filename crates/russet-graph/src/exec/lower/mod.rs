@@ -64,6 +64,8 @@ pub(crate) enum What {
     Matmul,
     /// Something without further meaning.
     Rows,
+    /// The norm with this epsilon.
+    RmsNorm(f32),
     /// The product with these weights.
     Linear(Arc<Weights>),
     /// Products with packed weights.

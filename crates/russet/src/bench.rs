@@ -1,0 +1,168 @@
+//! Measuring a model: prompts and generation in tokens a second, by the protocol of Apple's `llm-benchmark` (contract F 1.10).
+//!
+//! A trial processes a prompt of random tokens and then generates greedily; with a depth, both happen behind a context of that
+//! many tokens, whose processing is not measured. The first trial warms up and is not counted.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::engine::{Engine, EngineError, Token};
+use crate::open::{Error, Model};
+
+/// What to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BenchOptions {
+    /// Tokens of the prompt; 0 to measure generation alone.
+    pub prompt: usize,
+    /// Tokens to generate; 0 to measure prompts alone.
+    pub generate: usize,
+    /// Trials that count.
+    pub trials: usize,
+    /// Tokens of context before the prompt.
+    pub depth: usize,
+    /// Chooses the random tokens.
+    pub seed: u64,
+}
+
+impl Default for BenchOptions {
+    fn default() -> Self {
+        Self {
+            prompt: 512,
+            generate: 128,
+            trials: 5,
+            depth: 0,
+            seed: 0,
+        }
+    }
+}
+
+/// One trial.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Trial {
+    /// Tokens of the prompt processed in a second.
+    pub prompt_tps: f64,
+    /// Tokens generated in a second.
+    pub gen_tps: f64,
+}
+
+/// Measures a model; `on_trial` hears of every trial that counts.
+///
+/// # Errors
+/// If the tokens do not fit into the context, or the model fails.
+pub fn bench(
+    model: &Model,
+    options: &BenchOptions,
+    on_trial: &mut dyn FnMut(&Trial),
+) -> Result<Vec<Trial>, Error> {
+    let mut engine = model.engine()?;
+    let new = options.prompt + options.generate;
+    if options.depth + new > engine.limit() {
+        return Err(Error::Engine(EngineError::ContextFull {
+            position: options.depth,
+            new,
+            limit: engine.limit(),
+        }));
+    }
+    // A first token tells how many there are.
+    engine.feed(&[0], &|| false)?;
+    let vocab = engine.logits().len();
+    let mut random = SplitMix(options.seed);
+    let mut trials = Vec::with_capacity(options.trials);
+    for round in 0..=options.trials {
+        let trial = trial(&mut engine, options, vocab, &mut random)?;
+        if round > 0 {
+            on_trial(&trial);
+            trials.push(trial);
+        }
+    }
+    Ok(trials)
+}
+
+fn trial(
+    engine: &mut dyn Engine,
+    options: &BenchOptions,
+    vocab: usize,
+    random: &mut SplitMix,
+) -> Result<Trial, Error> {
+    let never = || false;
+    engine.rewind(0)?;
+    let context = random.tokens(options.depth, vocab);
+    if !context.is_empty() {
+        engine.feed(&context, &never)?;
+    }
+    // Generation without a prompt goes on from one token, which belongs to neither.
+    let prompt = random.tokens(options.prompt.max(usize::from(options.depth == 0)), vocab);
+    let start = Instant::now();
+    engine.feed(&prompt, &never)?;
+    let prefill = start.elapsed();
+    let start = Instant::now();
+    for _ in 0..options.generate {
+        let token = largest(engine.logits());
+        engine.feed(&[token], &never)?;
+    }
+    Ok(Trial {
+        prompt_tps: rate(options.prompt, prefill),
+        gen_tps: rate(options.generate, start.elapsed()),
+    })
+}
+
+fn rate(tokens: usize, time: Duration) -> f64 {
+    tokens as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE)
+}
+
+fn largest(logits: &[f32]) -> Token {
+    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    best.map_or(0, |(i, _)| i as Token)
+}
+
+/// Steele, Lea and Flood's generator (OOPSLA 2014): the tokens of `llm-benchmark`'s prompts.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn tokens(&mut self, count: usize, vocab: usize) -> Vec<Token> {
+        let vocab = vocab.max(1) as u64;
+        (0..count).map(|_| (self.next() % vocab) as Token).collect()
+    }
+}
+
+/// The middle of some numbers; the mean of the two middle ones of an even count, 0 of none.
+pub fn median(numbers: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = numbers.collect();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    match (sorted.len() % 2, sorted.get(half)) {
+        (_, None) => 0.0,
+        (0, Some(high)) => (sorted[half - 1] + high) / 2.0,
+        (_, Some(middle)) => *middle,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generator_is_the_published_one() {
+        let mut random = SplitMix(1_234_567);
+        assert_eq!(random.next(), 6_457_827_717_110_365_317);
+        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+        assert!(random.tokens(1000, 320).iter().all(|t| *t < 320));
+    }
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
+        assert_eq!(median(std::iter::empty()), 0.0);
+    }
+}
