@@ -98,9 +98,13 @@ pub fn infer_part(operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
 }
 
 /// One part of every element.
-pub fn part(x: &Tensor, of: impl Fn(Scalar) -> f64) -> Result<Vec<Tensor>, OpError> {
+pub fn part(x: &Tensor, of: impl Fn(Pair) -> f64) -> Result<Vec<Tensor>, OpError> {
     let mut out = TensorMut::zeros(part_of(x.dtype)?, &x.shape)?;
-    (0..x.len()).for_each(|i| out.set(i, Scalar::Float(of(x.get(i)))));
+    for (i, element) in x.scalars().enumerate() {
+        if let Scalar::Complex(re, im) = element {
+            out.set(i, Scalar::Float(of((re, im))));
+        }
+    }
     Ok(vec![out.finish()])
 }
 

@@ -1,42 +1,11 @@
 //! `real_part`: real part of complex numbers.
 
-use std::sync::Arc;
-
 use super::complex;
-use super::{Case, Fact, OpDef, Operands};
-use crate::attr::Attr;
-use crate::error::OpError;
-use crate::tensor::{Scalar, Tensor};
+use super::family::plain_op;
+use crate::tensor::Tensor;
 
-simple_op! {
+plain_op! {
     /// The real part of every element.
-    RealPart
-}
-
-impl OpDef for RealPart {
-    const NAME: &'static str = "real_part";
-    const SUMMARY: &'static str = "real part of complex numbers";
-    const ARITY: std::ops::RangeInclusive<usize> = 1..=1;
-
-    fn from_attributes(_: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
-        Ok(Self)
-    }
-
-    fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
-        complex::infer_part(operands)
-    }
-
-    fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
-        complex::part(&inputs[0], |x| {
-            if let Scalar::Complex(v, _) = x {
-                v
-            } else {
-                0.0
-            }
-        })
-    }
-
-    fn cases() -> Vec<Case<Self>> {
-        complex::cases(Self)
-    }
+    RealPart, "real_part", "real part of complex numbers", 1..=1, complex::infer_part,
+    |inputs: &[Tensor]| complex::part(&inputs[0], |(re, _)| re), complex::cases(Self)
 }
