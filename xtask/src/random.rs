@@ -3,21 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use russet::bench::SplitMix;
+
 use crate::graphs::{Choices, check};
 use crate::tally::{Failure, Tally};
-
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-struct Generator(u64);
-
-impl Generator {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
 
 /// Checks graphs until the time is over; prints the first few that differ.
 pub(crate) fn run(seconds: u64, seed: u64) -> Result<Tally, Failure> {
@@ -25,7 +14,7 @@ pub(crate) fn run(seconds: u64, seed: u64) -> Result<Tally, Failure> {
     let (mut tally, mut nodes, mut number) = (Tally::default(), 0, seed << 32);
     while Instant::now() < end && tally.failed < 10 {
         number += 1;
-        let mut generator = Generator(number);
+        let mut generator = SplitMix(number);
         let bytes: Vec<u8> = (0..8 + number % 64)
             .flat_map(|_| generator.next().to_le_bytes())
             .collect();

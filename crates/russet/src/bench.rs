@@ -117,11 +117,14 @@ fn largest(logits: &[f32]) -> Token {
     best.map_or(0, |(i, _)| i as Token)
 }
 
-/// Steele, Lea and Flood's generator (OOPSLA 2014): the tokens of `llm-benchmark`'s prompts.
-struct SplitMix(u64);
+/// Steele, Lea and Flood's generator (OOPSLA 2014), from a seed: the tokens of `llm-benchmark`'s prompts.
+#[derive(Clone, Debug)]
+pub struct SplitMix(pub u64);
 
 impl SplitMix {
-    fn next(&mut self) -> u64 {
+    /// The next number.
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

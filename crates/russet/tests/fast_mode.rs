@@ -1,19 +1,12 @@
 //! Fast mode against exact mode, and the last row alone against all rows: every small model of the fixtures.
 
-use std::path::{Path, PathBuf};
+mod common;
 
+use std::path::Path;
+
+use common::bundles;
 use russet::engine::Engine;
 use russet::{Model, OpenOptions, Precision, Token};
-
-fn bundles() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/lm");
-    let entries = std::fs::read_dir(folder).expect("fixtures/lm");
-    let mut found: Vec<_> = entries.map(|e| e.expect("an entry").path()).collect();
-    found.retain(|p| p.join("metadata.json").is_file());
-    found.sort();
-    assert!(found.len() >= 14, "{} models", found.len());
-    found
-}
 
 /// The logits after a prompt and after each of some single tokens.
 fn talk(bundle: &Path, precision: Precision, all_logits: bool) -> Vec<Vec<f32>> {

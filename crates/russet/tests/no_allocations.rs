@@ -1,8 +1,10 @@
 //! Once warm, a step allocates nothing: every small model of the fixtures, exact and fast, counted by the allocator.
 
-use std::path::{Path, PathBuf};
+mod common;
+
 use std::sync::Mutex;
 
+use common::bundles;
 use russet::engine::Engine;
 use russet::{Model, OpenOptions, Precision, SequentialEngine};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -12,15 +14,6 @@ static ALLOCATOR: &StatsAlloc<std::alloc::System> = &INSTRUMENTED_SYSTEM;
 
 /// Counting sees all threads, so the tests of this file take turns.
 static TURN: Mutex<()> = Mutex::new(());
-
-fn bundles() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/lm");
-    let entries = std::fs::read_dir(folder).expect("fixtures/lm");
-    let mut found: Vec<_> = entries.map(|e| e.expect("an entry").path()).collect();
-    found.retain(|p| p.join("metadata.json").is_file());
-    found.sort();
-    found
-}
 
 /// Conversations after which a step that allocates does so for good.
 const WARM_UP: usize = 30;
@@ -41,10 +34,8 @@ fn check(precision: Precision) {
     let _turn = TURN
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
-    let bundles = bundles();
-    assert!(bundles.len() >= 14, "{} models", bundles.len());
     let mut allocating = Vec::new();
-    for bundle in bundles {
+    for bundle in bundles() {
         let mut options = OpenOptions::default();
         options.precision = precision;
         let model = Model::open(&bundle, &options).expect("a model");
