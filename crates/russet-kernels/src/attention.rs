@@ -140,12 +140,6 @@ impl<T: Elem> Attention<'_, T> {
             self.m <= self.s || !self.causal,
             "attention: more queries than keys"
         );
-        let end = |heads: usize, rows: usize, width: usize, (h, r): (usize, usize)| {
-            let last = |n: usize, stride: usize| n.saturating_sub(1).saturating_mul(stride);
-            last(heads, h)
-                .saturating_add(last(rows, r))
-                .saturating_add(width)
-        };
         let inside = |x: &Heads<'_, T>, heads, rows, width| {
             rows == 0 || end(heads, rows, width, (x.head_stride, x.row_stride)) <= x.data.len()
         };
@@ -161,6 +155,18 @@ impl<T: Elem> Attention<'_, T> {
             inside(&self.v, self.kv_heads, self.s, self.dv),
             "attention: values"
         );
+        self.check_out(out);
+        assert!(
+            self.mask.is_none_or(|x| x.len() == self.m * self.s),
+            "attention: mask"
+        );
+        assert!(
+            self.sinks.is_none_or(|x| x.len() == self.heads),
+            "attention: sinks"
+        );
+    }
+
+    fn check_out(&self, out: &HeadsMut<'_, T>) {
         assert!(
             end(
                 self.heads,
@@ -178,14 +184,6 @@ impl<T: Elem> Attention<'_, T> {
             ),
             "attention: out overlaps"
         );
-        assert!(
-            self.mask.is_none_or(|x| x.len() == self.m * self.s),
-            "attention: mask"
-        );
-        assert!(
-            self.sinks.is_none_or(|x| x.len() == self.heads),
-            "attention: sinks"
-        );
     }
 
     /// Keys that query row `i` sees.
@@ -202,6 +200,14 @@ impl<T: Elem> Attention<'_, T> {
         });
         (low.max(0) as usize, high.max(0) as usize)
     }
+}
+
+/// One past the last element of `heads` times `rows` rows of `width` at two strides.
+fn end(heads: usize, rows: usize, width: usize, (h, r): (usize, usize)) -> usize {
+    let last = |n: usize, stride: usize| n.saturating_sub(1).saturating_mul(stride);
+    last(heads, h)
+        .saturating_add(last(rows, r))
+        .saturating_add(width)
 }
 
 /// Whether rows of `width` at two strides never overlap: one axis lies within the other's stride.
@@ -694,6 +700,14 @@ mod tests {
             sinks: case.extra.then_some(&sinks),
             exact,
         };
+        compare(&a, tolerance);
+    }
+
+    /// Every instruction set against the definition; the result is laid out as [m, heads, dv].
+    fn compare<T: Elem>(a: &Attention<'_, T>, tolerance: f64) {
+        let Attention {
+            m, s, d, dv, heads, ..
+        } = *a;
         for isa in Isa::available() {
             let mut out = vec![T::from_f32(f32::NAN); m * heads * dv];
             let place = HeadsMut {
@@ -701,9 +715,9 @@ mod tests {
                 head_stride: dv,
                 row_stride: heads * dv,
             };
-            attention_on(*isa, &Pool::new(2), &a, place);
+            attention_on(*isa, &Pool::new(2), a, place);
             for (at, got) in out.chunks(dv).enumerate() {
-                let want = reference(&a, at % heads, at / heads);
+                let want = reference(a, at % heads, at / heads);
                 for (got, want) in got.iter().zip(want) {
                     let error = (f64::from(got.to_f32()) - want).abs();
                     assert!(

@@ -620,13 +620,7 @@ impl Cell<'_> {
                 let params = &params[block * record + lane..];
                 let words = T * token_words(TERMS);
                 let x = &self.panel[block * words..(block + 1) * words];
-                let scale = P::load(s, params);
-                let offset = if OFFSETS {
-                    P::load(s, &params[GROUP..])
-                } else {
-                    scale
-                };
-                let factors = (scale, offset);
+                let factors = factors::<S, P, OFFSETS>(s, params);
                 // Some tokens at a time, spelled out: a token's products wait for each other, and the sums stay in registers.
                 match T {
                     12 => {
@@ -650,14 +644,19 @@ impl Cell<'_> {
                 }
                 block += 1;
             }
-            let mut t = 0;
-            while t < T {
-                s.store(sums[t], &mut out[t * GROUP + lane..]);
-                t += 1;
+            for (t, sum) in sums.iter().enumerate() {
+                s.store(*sum, &mut out[t * GROUP + lane..]);
             }
             lane += S::LANES;
         }
     }
+}
+
+/// Scales and offsets of a block (the scales again where there are no offsets).
+#[inline(always)]
+fn factors<S: Simd, P: Elem, const OFFSETS: bool>(s: S, params: &[P]) -> (S::V, S::V) {
+    let offsets = if OFFSETS { GROUP } else { 0 };
+    (P::load(s, params), P::load(s, &params[offsets..]))
 }
 
 /// Adds the products of a block with tokens `t..t + N` of a run of `T` to their sums.

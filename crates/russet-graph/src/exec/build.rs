@@ -260,6 +260,33 @@ impl<'a> Assembly<'a> {
         }
     }
 
+    /// The tensor inputs and the states, in order.
+    fn ports(&self) -> Result<(Vec<PlanInput>, Vec<PlanState>), PlanError> {
+        let (mut inputs, mut states) = (Vec::new(), Vec::new());
+        for port in &self.graph.inputs {
+            match infer::name_unknowns(&port.name, &port.ty) {
+                Type::Tensor(ty) => inputs.push(PlanInput {
+                    name: port.name.clone(),
+                    binds: bound_symbols(&ty),
+                    ty,
+                }),
+                Type::Handle(ty) => states.push(PlanState {
+                    name: port.name.clone(),
+                    binds: bound_symbols(&ty),
+                    ty,
+                }),
+                Type::Token => {}
+                other => {
+                    return Err(PlanError::Port {
+                        port: port.name.to_string(),
+                        rule: format!("cannot pass a {other}"),
+                    });
+                }
+            }
+        }
+        Ok((inputs, states))
+    }
+
     fn finish(mut self, function: &str, lowered: Lowered) -> Result<Plan, PlanError> {
         let (slots, count) = assign_slots(&lowered);
         let uses = lowered.buffers.iter().zip(&slots);
@@ -296,28 +323,7 @@ impl<'a> Assembly<'a> {
             }
         });
         let outputs = outputs.collect();
-        let (mut inputs, mut states) = (Vec::new(), Vec::new());
-        for port in &self.graph.inputs {
-            match infer::name_unknowns(&port.name, &port.ty) {
-                Type::Tensor(ty) => inputs.push(PlanInput {
-                    name: port.name.clone(),
-                    binds: bound_symbols(&ty),
-                    ty,
-                }),
-                Type::Handle(ty) => states.push(PlanState {
-                    name: port.name.clone(),
-                    binds: bound_symbols(&ty),
-                    ty,
-                }),
-                Type::Token => {}
-                other => {
-                    return Err(PlanError::Port {
-                        port: port.name.to_string(),
-                        rule: format!("cannot pass a {other}"),
-                    });
-                }
-            }
-        }
+        let (inputs, states) = self.ports()?;
         Ok(Plan {
             function: function.into(),
             dims: self.dims,
