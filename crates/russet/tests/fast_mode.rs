@@ -15,6 +15,9 @@ fn talk(bundle: &Path, precision: Precision, all_logits: bool) -> Vec<Vec<f32>> 
     options.all_logits = all_logits;
     let model = Model::open(bundle, &options).expect("a model");
     let mut engine = model.engine().expect("an engine");
+    let rows = engine.call(&[5, 6, 7]).expect("a call").shape()[1];
+    assert_eq!(rows, if all_logits { 3 } else { 1 }, "{}", bundle.display());
+    engine.rewind(0).expect("to the start");
     let prompt: Vec<Token> = (5..25).collect();
     let mut rows = Vec::new();
     engine.feed(&prompt, &|| false).expect("a prompt");

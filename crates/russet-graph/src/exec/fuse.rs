@@ -317,13 +317,13 @@ impl Fusion {
         let Some(step) = self.steps[at].clone_shape() else {
             return false;
         };
-        if !step.by_rows || !is_whole(&step.output) || step.output.layout.shape.len() < 2 {
+        // A reader that sees the result in another shape means other rows, and so does an operand of another shape.
+        let (rows, shape) = (row_count(&step.output), &step.output.layout.shape);
+        let alike = out.layout.shape == *shape && step.inputs.iter().all(|v| row_count(v) == rows);
+        if !step.by_rows || !is_whole(&step.output) || shape.len() < 2 || !alike {
             return false;
         }
         for (i, view) in step.inputs.iter().enumerate() {
-            if row_count(view) != row_count(&step.output) {
-                continue;
-            }
             let narrowed = self.narrow(view);
             if let Some(step) = &mut self.steps[at] {
                 step.inputs[i] = last_row(view, narrowed);

@@ -129,13 +129,6 @@ impl States {
         self.buffers[index].as_bytes_mut()
     }
 
-    /// Sets every element of every state to zero.
-    pub fn clear(&mut self) {
-        self.buffers
-            .iter_mut()
-            .for_each(|b| b.as_bytes_mut().fill(0));
-    }
-
     /// Memory of all states, in bytes.
     pub fn size(&self) -> usize {
         self.buffers.iter().map(|b| b.as_bytes().len()).sum()

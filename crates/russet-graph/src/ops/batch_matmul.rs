@@ -46,26 +46,9 @@ impl OpDef for BatchMatmul {
             (&[2, 2, 3], &[2, 3, 1]),
             (&[1, 0], &[0, 2]),
         ];
-        let sample = |shape: &[usize], dtype| {
-            let n = shape.iter().product::<usize>();
-            Tensor::from_floats(
-                dtype,
-                shape,
-                &(0..n)
-                    .map(|i| (i % 7) as f64 * 0.5 - 1.0)
-                    .collect::<Vec<_>>(),
-            )
-            .ok()
-        };
-        let case = |(a, b): &(&[usize], &[usize]), dtype| {
-            Some(Case {
-                op: Self,
-                inputs: vec![sample(a, dtype)?, sample(b, dtype)?],
-            })
-        };
         shapes
             .iter()
-            .flat_map(|s| [DType::F32, DType::F16, DType::C32].map(|dtype| case(s, dtype)))
+            .flat_map(|s| [DType::F32, DType::F16, DType::C32].map(|dtype| case(Self, s, dtype)))
             .flatten()
             .collect()
     }
@@ -127,4 +110,17 @@ pub fn product(a: &Tensor, b: &Tensor) -> Result<Vec<Tensor>, OpError> {
         out.set(i, sum);
     }
     Ok(vec![out.finish()])
+}
+
+/// A case of a product, with small numbers in matrices of two shapes.
+pub(super) fn case<T>(op: T, (a, b): &(&[usize], &[usize]), dtype: DType) -> Option<Case<T>> {
+    let sample = |shape: &[usize]| {
+        let n = shape.iter().product::<usize>();
+        let values: Vec<f64> = (0..n).map(|i| (i % 7) as f64 * 0.5 - 1.0).collect();
+        Tensor::from_floats(dtype, shape, &values).ok()
+    };
+    Some(Case {
+        op,
+        inputs: vec![sample(a)?, sample(b)?],
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batch_matmul::{product, product_type};
+use super::batch_matmul::{case, product, product_type};
 use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
@@ -38,26 +38,9 @@ impl OpDef for BroadcastingBatchMatmul {
             (&[2, 1, 2, 3], &[2, 3, 1]),
             (&[1, 5, 3], &[3, 2]),
         ];
-        let sample = |shape: &[usize], dtype| {
-            let n = shape.iter().product::<usize>();
-            Tensor::from_floats(
-                dtype,
-                shape,
-                &(0..n)
-                    .map(|i| (i % 7) as f64 * 0.5 - 1.0)
-                    .collect::<Vec<_>>(),
-            )
-            .ok()
-        };
-        let case = |(a, b): &(&[usize], &[usize]), dtype| {
-            Some(Case {
-                op: Self,
-                inputs: vec![sample(a, dtype)?, sample(b, dtype)?],
-            })
-        };
         shapes
             .iter()
-            .flat_map(|s| [case(s, DType::F32), case(s, DType::F16)])
+            .flat_map(|s| [DType::F32, DType::F16].map(|dtype| case(Self, s, dtype)))
             .flatten()
             .collect()
     }
