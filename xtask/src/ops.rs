@@ -1,4 +1,4 @@
-//! `cargo xtask conformance ops DIR`: recorded calls of one-operation assets, repeated through the library.
+//! `cargo xtask conformance ops DIR`: recorded calls of one-operation assets, repeated through the library or by the command.
 //!
 //! `DIR/OP/CASE.aimodel` is an asset with the function `main`, `DIR/OP/CASE.safetensors` its recording: inputs `in.NAME`,
 //! states before the call `state.NAME`, results `out.NAME`, states after it `after.NAME`. How close a result must be follows
@@ -10,21 +10,21 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
+use russet::Results;
 use russet::tensors::{self, NamedTensors};
-use russet::{Function, Results};
 use russet_graph::ops::shape::unravel;
 use russet_graph::tensor::{Tensor, TensorMut, strides};
 
+use crate::caller::{Binary, Callee};
 use crate::tally::{Failure, Tally, chain};
-use ulps::Bound;
+use ulps::{Bound, By};
 
 /// Repeats every recorded call below a folder, with a line for every operation and one for every case that failed.
-pub(crate) fn replay_all(folder: &Path) -> Result<Tally, Failure> {
+pub(crate) fn replay_all(folder: &Path, binary: Option<&Binary>) -> Result<Tally, Failure> {
     let mut by_op: BTreeMap<String, (Tally, f64)> = BTreeMap::new();
     for (op, asset) in cases(folder)? {
-        let outcome = catch_unwind(AssertUnwindSafe(|| replay(&op, &asset)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| replay(&op, &asset, binary)));
         let outcome = outcome.unwrap_or_else(|_| Err("it panicked".into()));
         let (tally, worst) = by_op.entry(op.clone()).or_default();
         match &outcome {
@@ -131,19 +131,22 @@ impl Record {
     }
 }
 
-/// Repeats one call, by a plan and by the interpreter, and gives the distance of its worst element, in parts of what is allowed.
-fn replay(op: &str, asset: &Path) -> Result<f64, Failure> {
+/// Repeats one call, by a plan and by the interpreter (or by the command), and gives the distance of its worst element, in parts
+/// of what is allowed.
+fn replay(op: &str, asset: &Path, binary: Option<&Binary>) -> Result<f64, Failure> {
     let record = Record::read(op, &asset.with_extension("safetensors"))?;
-    let module = russet::open_module(asset)?;
-    let mut function = Function::new(Arc::new(module), "main", 1)?;
-    let results = function.call(&record.inputs, &record.states)?;
-    let planned = compare(op, &record, &results)?;
-    let results = function.interpreted().call(&record.inputs, &record.states);
-    let interpreted = compare(op, &record, &results?).map_err(|e| format!("interpreted, {e}"))?;
+    let callee = Callee::open(asset, binary)?;
+    let results = callee.call("main", &record.inputs, &record.states)?;
+    let planned = compare(op, &record, &results, By::Plan)?;
+    let interpreted = match callee.interpret("main", &record.inputs, &record.states)? {
+        Some(results) => compare(op, &record, &results, By::Interpreter)
+            .map_err(|e| format!("interpreted, {e}"))?,
+        None => 0.0,
+    };
     Ok(planned.max(interpreted))
 }
 
-fn compare(op: &str, record: &Record, results: &Results) -> Result<f64, Failure> {
+fn compare(op: &str, record: &Record, results: &Results, by: By) -> Result<f64, Failure> {
     if record.outputs.len() != results.outputs.len() {
         return Err(format!(
             "{} results, recorded {}",
@@ -161,18 +164,17 @@ fn compare(op: &str, record: &Record, results: &Results) -> Result<f64, Failure>
         for (name, want) in expected {
             let got = computed.iter().find(|(n, _)| n == name);
             let (_, got) = got.ok_or_else(|| format!("there is no result {name:?}"))?;
-            worst = worst.max(distance(op, name, got, want)?);
+            worst = worst.max(distance(Bound::of(op, want, by), name, got, want)?);
         }
     }
     Ok(worst)
 }
 
 /// The worst distance of an element of one result, in parts of what is allowed; an error where that is above 1.
-fn distance(op: &str, name: &str, got: &Tensor, want: &Tensor) -> Result<f64, Failure> {
+fn distance(bound: Bound, name: &str, got: &Tensor, want: &Tensor) -> Result<f64, Failure> {
     if (got.dtype, &got.shape) != (want.dtype, &want.shape) {
         return Err(format!("{name} is {}, recorded {}", got.ty(), want.ty()).into());
     }
-    let bound = Bound::of(op, want);
     let mut wrong = Vec::new();
     let mut worst: f64 = 0.0;
     for (i, (x, y)) in got.scalars().zip(want.scalars()).enumerate() {

@@ -442,7 +442,7 @@ impl Model {
     }
 }
 
-fn plan_options(
+pub(crate) fn plan_options(
     module: &Module,
     function: &str,
     options: &OpenOptions,

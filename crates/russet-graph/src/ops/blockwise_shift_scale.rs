@@ -5,12 +5,13 @@ use std::sync::Arc;
 use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
-use crate::tensor::{Scalar, Tensor, TensorMut};
+use crate::tensor::{Scalar, Tensor, TensorMut, round_to};
 use crate::types::{DType, TensorType};
 
 simple_op! {
     /// Operands: data, scale, zero point, shift. `out = (data - zero) · scale + shift`, where the last three hold one element for a
-    /// block of the data: along every axis the data's extent is a multiple of theirs. The result has the shift's kind.
+    /// block of the data: along every axis the data's extent is a multiple of theirs. The result has the shift's kind. It is computed
+    /// as written where data is smaller than a byte, else as `data · scale + (shift - zero · scale)`; every step is rounded.
     BlockwiseShiftScale
 }
 
@@ -46,7 +47,8 @@ impl OpDef for BlockwiseShiftScale {
                 &[&data.shape, &scale.shape],
             ));
         }
-        let mut out = TensorMut::zeros(shift.dtype, &data.shape)?;
+        let (kind, bytes) = (shift.dtype, data.dtype.size().is_some());
+        let mut out = TensorMut::zeros(kind, &data.shape)?;
         for i in 0..out.len() {
             let (mut rest, mut at, mut stride) = (i, 0, 1);
             for k in (0..data.shape.len()).rev() {
@@ -54,8 +56,14 @@ impl OpDef for BlockwiseShiftScale {
                 rest /= data.shape[k];
                 stride *= scale.shape[k];
             }
-            let value = (data.get(i).float() - zero.get(at).float()) * scale.get(at).float()
-                + shift.get(at).float();
+            let [q, scale, zero, shift] =
+                [(data, i), (scale, at), (zero, at), (shift, at)].map(|(t, i)| t.get(i).float());
+            let round = |v| round_to(kind, v);
+            let value = if bytes {
+                round(q * scale) + round(shift - round(zero * scale))
+            } else {
+                round((q - zero) * scale) + shift
+            };
             out.set(i, Scalar::Float(value));
         }
         Ok(vec![out.finish()])

@@ -6,7 +6,7 @@ use russet_kernels::elem::Elem;
 use russet_kernels::norm::rms_norm;
 use russet_kernels::rope::{Pairs, rotate_rows};
 
-use super::{Cx, Kernel, PARALLEL};
+use super::{Cx, Kernel, PARALLEL, Touched, Work};
 use crate::error::OpError;
 use crate::exec::view::{View, store, typed, typed_mut};
 use crate::ops::rope::Rope;
@@ -179,6 +179,32 @@ impl Kernel for Sdpa {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let dtype = cx.outputs[0].dtype;
         by_kind!(dtype, attend(&self.op, self.exact, dtype, cx))
+    }
+
+    /// Two products with every key and value that a query sees.
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        let work = Work::of_elements(inputs, outputs);
+        let [q, k, v, ..] = inputs else {
+            return work;
+        };
+        let (q, k, dv) = (q.geometry.shape(), k.geometry.shape(), v.geometry.rows().0);
+        let ([batch, heads, m, d], [_, _, s, _]) = (q, k) else {
+            return work;
+        };
+        let seen = |row: usize| {
+            let all = if self.op.causal {
+                s.saturating_sub(m - row - 1)
+            } else {
+                *s
+            };
+            if self.op.window > 0 {
+                all.min(self.op.window)
+            } else {
+                all
+            }
+        };
+        let pairs: usize = (0..*m).map(seen).sum();
+        work.with_operations((2 * batch * heads * pairs * (d + dv)) as u64)
     }
 }
 
