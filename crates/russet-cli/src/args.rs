@@ -243,9 +243,9 @@ pub(crate) struct PlanArgs {
     /// Tokens of the call; any extent that another function leaves open
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tokens: u32,
-    /// Tokens before them
-    #[arg(long, value_name = "N", default_value_t = 512)]
-    pub(crate) depth: u32,
+    /// Tokens before them [default: 512, or what the context has room for]
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<u32>,
     /// Calls that are timed; one more comes first and is not counted
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) runs: u32,

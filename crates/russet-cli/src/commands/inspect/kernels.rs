@@ -52,7 +52,8 @@ pub(super) fn write(out: &mut impl Write, json: bool) -> io::Result<()> {
                 set.missing.join(" ")
             ),
         };
-        writeln!(out, "  {:<12}{:>5}  {state:<9}{needs}", set.name, set.lanes)?;
+        let line = format!("  {:<12}{:>5}  {state:<9}{needs}", set.name, set.lanes);
+        writeln!(out, "{}", line.trim_end())?;
     }
     let also = machine::also_found();
     if !also.is_empty() {

@@ -11,7 +11,6 @@ use russet_graph::types::TensorType;
 use serde::Serialize;
 
 use super::fold::fold;
-use super::report::bytes;
 use crate::args::InspectArgs;
 use crate::failure::Failure;
 
@@ -25,7 +24,7 @@ pub(super) fn inspect(
     let wanted = &args.plan;
     let mut query = PlanQuery::default();
     query.tokens = wanted.tokens as usize;
-    query.depth = wanted.depth as usize;
+    query.depth = wanted.depth.map(|d| d as usize);
     query.runs = if wanted.profile {
         wanted.runs as usize
     } else {
@@ -273,8 +272,8 @@ impl Line {
     }
 
     fn figures(mut self, p: &Planned, f: &Figures) -> Self {
-        self.0[4] = bytes(f.bytes);
-        self.0[5] = count(f.operations);
+        self.0[4] = scaled(f.bytes, "B");
+        self.0[5] = scaled(f.operations, "");
         if let Some(time) = f.time {
             let all: Duration = p.times.iter().sum();
             let part = time.as_secs_f64() / all.as_secs_f64().max(1e-12);
@@ -338,21 +337,64 @@ fn aligned(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
     Ok(())
 }
 
-/// A number with three digits or so.
-fn count(n: u64) -> String {
-    match n {
-        0..10_000 => n.to_string(),
-        10_000..10_000_000 => format!("{:.1} k", n as f64 / 1e3),
-        10_000_000..10_000_000_000 => format!("{:.1} M", n as f64 / 1e6),
-        _ => format!("{:.1} G", n as f64 / 1e9),
+/// A number in units of thousands, with a suffix: up to 9,999 as it is.
+fn scaled(n: u64, suffix: &str) -> String {
+    let units = ["k", "M", "G", "T"];
+    if n < 10_000 {
+        return format!("{n} {suffix}").trim_end().into();
     }
+    let mut value = n as f64 / 1e3;
+    let mut unit = 0;
+    while value >= 999.95 && unit + 1 < units.len() {
+        value /= 1e3;
+        unit += 1;
+    }
+    format!("{value:.1} {}{suffix}", units[unit])
 }
 
 fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match time.as_nanos() {
-        0..10_000_000 => format!("{:.1} µs", seconds * 1e6),
-        10_000_000..10_000_000_000 => format!("{:.1} ms", seconds * 1e3),
+        0..999_950 => format!("{:.1} µs", seconds * 1e6),
+        999_950..999_950_000 => format!("{:.1} ms", seconds * 1e3),
         _ => format!("{seconds:.1} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_four_digits_or_fewer() {
+        for (n, want) in [
+            (0, "0 B"),
+            (9_999, "9999 B"),
+            (10_000, "10.0 kB"),
+            (1_105_920, "1.1 MB"),
+            (999_949, "999.9 kB"),
+            (999_951, "1.0 MB"),
+            (88_800_000_000, "88.8 GB"),
+        ] {
+            assert_eq!(scaled(n, "B"), want);
+        }
+        assert_eq!(scaled(576, ""), "576");
+        for (micros, want) in [
+            (0.4, "0.4 µs"),
+            (999.9, "999.9 µs"),
+            (3857.0, "3.9 ms"),
+            (2e6, "2.0 s"),
+        ] {
+            assert_eq!(duration(Duration::from_secs_f64(micros / 1e6)), want);
+        }
+    }
+
+    #[test]
+    fn lists_say_the_first_and_how_many_more() {
+        let list = |items: &[&str]| listed(items.iter().map(ToString::to_string));
+        assert_eq!(list(&[]), "");
+        assert_eq!(list(&["a"]), "a");
+        assert_eq!(list(&["a", "a", "a"]), "3 × a");
+        assert_eq!(list(&["a", "b", "c"]), "a + 2");
     }
 }

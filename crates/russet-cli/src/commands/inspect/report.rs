@@ -69,7 +69,7 @@ fn counts(out: &mut impl Write, title: &str, counts: &Counts) -> io::Result<()> 
 }
 
 /// A size, with three digits or so.
-pub(super) fn bytes(count: u64) -> String {
+fn bytes(count: u64) -> String {
     match count {
         0..10_000 => format!("{count} bytes"),
         10_000..10_000_000 => format!("{:.1} kB", count as f64 / 1e3),

@@ -89,7 +89,7 @@ impl Kernel for PackedLinear {
                 Bits::Four => 4,
                 Bits::Eight => 8,
             };
-            let label = format!("packed {bits} bits [{}, {}]", w.n(), w.k());
+            let label = format!("packed {bits}-bit [{}, {}]", w.n(), w.k());
             work = work.with_weights(label, w.size() as u64);
         }
         work
