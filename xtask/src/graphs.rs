@@ -609,7 +609,7 @@ fn composite(b: &mut Builder, c: &mut Choices<'_>) -> Option<()> {
                 scale: 1.0,
                 dims: None,
                 interleaved: c.below(2) == 0,
-                second: rope::Second::Positions,
+                parts: rope::Parts::of(&[rope::Part::Positions]),
             };
             let positions: Vec<i64> = (0..q).map(|i| (i + c.below(9)) as i64).collect();
             let positions = Tensor::from_ints(DType::I32, &[1, q], &positions).ok()?;
@@ -619,9 +619,9 @@ fn composite(b: &mut Builder, c: &mut Choices<'_>) -> Option<()> {
         _ => {
             let causal = c.below(2) == 0;
             let op = scaled_dot_product_attention::ScaledDotProductAttention {
-                scale: None,
                 causal,
-                window: if causal { c.below(3) } else { 0 },
+                window: c.below(3),
+                ..Default::default()
             };
             b.push(op, &[&query, &key, &value], true)
         }

@@ -111,6 +111,16 @@ pub struct Function {
 impl Function {
     /// Prepares a function of a verified module, to run on this many threads (0: one a CPU).
     pub fn new(module: Arc<Module>, name: &str, threads: usize) -> Result<Self, CallError> {
+        Self::planned(module, name, threads, &PlanOptions::default())
+    }
+
+    /// Like [`Self::new`], planned as `options` say.
+    pub fn planned(
+        module: Arc<Module>,
+        name: &str,
+        threads: usize,
+        options: &PlanOptions,
+    ) -> Result<Self, CallError> {
         if !module.functions().any(|g| &*g.name == name) {
             let names: Vec<&str> = module.functions().map(|g| &*g.name).collect();
             return Err(CallError::NoFunction {
@@ -118,7 +128,7 @@ impl Function {
                 functions: names.join(", "),
             });
         }
-        let plan = match Plan::build(&module, name, &PlanOptions::default()) {
+        let plan = match Plan::build(&module, name, options) {
             Ok(plan) => Some(Executor::new(Arc::new(plan), Arc::new(Pool::new(threads)))),
             Err(PlanError::Node(NodeError {
                 error: OpError::Unknown(_),

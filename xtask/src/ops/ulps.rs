@@ -10,7 +10,7 @@ use russet_graph::tensor::{Scalar, Tensor};
 use russet_graph::types::DType;
 
 /// Operations that round many times on the way to an element.
-const MANY_STEPS: [&str; 20] = [
+const MANY_STEPS: [&str; 26] = [
     "batch_matmul",
     "blockwise_shift_scale",
     "broadcasting_batch_matmul",
@@ -20,17 +20,23 @@ const MANY_STEPS: [&str; 20] = [
     "conv3d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "gated_delta_update",
+    "gather_mm",
     "interpolate",
     "interpolate_coordinates",
     "model",
     "reduce_mean",
     "reduce_product",
     "reduce_sum",
+    "rms_norm",
+    "rope",
+    "scaled_dot_product_attention",
     "scan",
     "scatter_along_axis",
     "softmax",
     "sumpool2d",
     "sumpool3d",
+    "unknown_composite",
 ];
 
 /// What is allowed for the elements of one result.

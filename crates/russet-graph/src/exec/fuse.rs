@@ -302,6 +302,10 @@ impl Fusion {
                 What::Matmul => Box::new(kernels::Matmul {
                     rounding: Rounding::F32,
                 }),
+                What::Gathered(op) => Box::new(kernels::GatherMatmul {
+                    op: *op,
+                    rounding: Rounding::F32,
+                }),
                 _ => continue,
             };
         }
@@ -380,7 +384,10 @@ impl CloneShape for Option<StepDraft> {
             return None;
         };
         Some(Shape {
-            by_rows: !matches!(step.what, What::Other | What::Attention(_) | What::Matmul),
+            by_rows: !matches!(
+                step.what,
+                What::Other | What::Attention(_) | What::Matmul | What::Gathered(_)
+            ),
             inputs: step.inputs.clone(),
             output: output.clone(),
         })

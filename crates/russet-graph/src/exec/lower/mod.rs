@@ -19,6 +19,7 @@ use crate::error::OpError;
 use crate::graph::{ConstantData, Graph, Module, Node, Storage, ValueId};
 use crate::infer::Facts;
 use crate::ops::constant::Constant;
+use crate::ops::gather_mm::GatherMm;
 use crate::ops::scaled_dot_product_attention::ScaledDotProductAttention;
 use crate::ops::{Known, Op};
 use crate::types::{DType, Dim, Type};
@@ -54,7 +55,7 @@ impl StepDraft {
     }
 }
 
-/// What fusion knows of a step. All but the first three work row by row: a row of the result depends on that row of the operands.
+/// What fusion knows of a step. All but the first four work row by row: a row of the result depends on that row of the operands.
 #[derive(Debug)]
 pub(crate) enum What {
     Other,
@@ -62,6 +63,8 @@ pub(crate) enum What {
     Attention(ScaledDotProductAttention),
     /// A product of two views; not by rows, since it has leading axes of its own.
     Matmul,
+    /// A product of matrices picked from stacks; not by rows either.
+    Gathered(GatherMm),
     /// Something without further meaning.
     Rows,
     /// The norm with this epsilon.
