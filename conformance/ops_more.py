@@ -5,7 +5,8 @@
 needs `coreai-core` (1.0.0b3 was used), `ml_dtypes` and `safetensors`. Every case is a small program in the dialect's text form:
 `DIR/OP/CASE.aimodel` is its asset, `DIR/OP/CASE.safetensors` holds every input as `in.NAME`, every state before the call as
 `state.NAME` and after it as `after.NAME`, every result as `out.NAME`. A case that the compiler or the runtime refuses is listed with
-its reason on standard error. `cargo xtask conformance ops DIR` repeats the calls.
+its reason on standard error. `cargo xtask conformance ops DIR` repeats the calls. Images are not in the runtime of the wheel: their
+results are computed here, as the documentation of the dialect says. `composites.py` does the same for the composites of `coreai-torch`.
 """
 
 from __future__ import annotations
@@ -142,14 +143,16 @@ class Case:
     extra: str = ""
     rewrite: Callable[[str], str] | None = None
     """Changes the program in the form of the file, for what the compiler does not write."""
+    documented: list[np.ndarray] | None = None
+    """The results that the documentation gives, for what the runtime does not run."""
 
 
 CASES: list[Case] = []
 R = np.random.default_rng(7)
 
 
-def case(op: str, name: str, program: Program, *results: str, extra: str = "", rewrite: Callable[[str], str] | None = None) -> None:
-    CASES.append(Case(op, name, program, list(results), extra, rewrite))
+def case(op: str, name: str, program: Program, *results: str, extra: str = "", **more: Any) -> None:
+    CASES.append(Case(op, name, program, list(results), extra, **more))
 
 
 def normal(*shape: int, dtype: Any = F32) -> np.ndarray:
@@ -418,6 +421,27 @@ def phones() -> None:
         found = p.fresh(out)
         p.lines.append(f"{found} = coreai.invoke @body({table}, %ids, {repeated}, {final}) : ({', '.join(operands.values())}) -> {out}")
         case("fused_interleaved_embedding_gather_dequant_reshape", f"tokens_{q}", p, found, extra=body)
+
+
+def images() -> None:
+    """Images, which the runtime of the wheel does not have: the results are those of the documentation, by NumPy."""
+    for name, planes in (("24RGB", 3), ("32BGRA", 4), ("32ARGB", 4), ("420YpCbCr8Planar", None)):
+        h, w = 4, 6
+        shape = (h, w, planes) if planes else (h * w + 2 * (h // 2) * (w // 2),)
+        pixels = whole(*shape, low=0, high=255, dtype=U8)
+        image, bytes_, wide = f"!coreai.image<<k{name}> x {h} : i64 x {w} : i64>", tensor(U8, *shape), tensor(F32, *shape)
+        p = Program({"x": pixels})
+        p.types["%x"] = image
+        there = p.op("image_to_tensor", ["%x"], bytes_)
+        halved = p.op("mul", [p.op("cast", [there], wide), p.const(np.full(shape, 0.5, F32))], wide)
+        case("image_to_tensor", name, p, halved, documented=[pixels.astype(F32) * F32(0.5)])
+        p = Program({"x": pixels})
+        changed = p.op("maximum", ["%x", p.const(np.full(shape, 100, U8))], bytes_)
+        case("tensor_to_image", name, p, p.op("tensor_to_image", [changed], image), documented=[np.maximum(pixels, U8(100))])
+        p = Program({"x": pixels})
+        p.types["%x"] = image
+        reversed_ = p.op("reverse", [p.op("image_to_tensor", ["%x"], bytes_), p.const(np.array([0], I32))], bytes_)
+        case("tensor_to_image", f"{name}_both_ways", p, p.op("tensor_to_image", [reversed_], image), documented=[pixels[::-1].copy()])
 
 
 # ---- kinds of elements -----------------------------------------------------------------------------------------------------------
@@ -712,7 +736,7 @@ def sampling() -> None:
 
 
 def draw() -> None:
-    for family in (control_flow, wrappers, states, more_control_flow, more_states, spans, phones, first_versions, complex_numbers, narrow_kinds, quantization, sparse, shapes, empty_and_single,
+    for family in (control_flow, wrappers, states, more_control_flow, more_states, spans, phones, images, first_versions, complex_numbers, narrow_kinds, quantization, sparse, shapes, empty_and_single,
                    dynamic, windows, sampling):
         family()
 
@@ -747,7 +771,10 @@ def write(c: Case, out: Path) -> str:
         asset = AIProgram._from_mlir_module(module).save_asset(folder / f"{c.name}.aimodel")
     if c.rewrite is not None:
         asset = rewritten(asset, folder / f"{c.name}.aimodel", c.rewrite)
-    results, after = asyncio.run(run(c, asset))
+    if c.documented is not None:
+        results, after = {f"out{i}": v for i, v in enumerate(c.documented)}, {}
+    else:
+        results, after = asyncio.run(run(c, asset))
     tensors = {f"in.{k}": v for k, v in c.program.inputs.items()} | {f"state.{k}": v for k, v in c.program.states.items()}
     tensors |= {f"out.{k}": v for k, v in results.items()} | {f"after.{k}": v for k, v in after.items()}
     save_file({k: np.ascontiguousarray(v).reshape(v.shape) for k, v in tensors.items()}, folder / f"{c.name}.safetensors")

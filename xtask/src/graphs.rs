@@ -579,51 +579,128 @@ fn choose(b: &mut Builder, c: &mut Choices<'_>) -> Option<()> {
     )
 }
 
-/// Attention, a norm or a rotation over fresh constants.
+/// Small multiples of an eighth.
+fn fresh(b: &mut Builder, c: &mut Choices<'_>, dtype: DType, shape: &[usize]) -> Option<Val> {
+    let values: Vec<f64> = (0..shape.iter().product())
+        .map(|_| c.below(13) as f64 / 8.0 - 0.75)
+        .collect();
+    b.constant(filled(dtype, shape, &values).ok()?)
+}
+
+/// Integers below `n`.
+fn picks(b: &mut Builder, c: &mut Choices<'_>, shape: &[usize], n: usize) -> Option<Val> {
+    let values: Vec<i64> = (0..shape.iter().product::<usize>())
+        .map(|_| c.below(n) as i64)
+        .collect();
+    b.constant(Tensor::from_ints(DType::I32, shape, &values).ok()?)
+}
+
+/// A composite over fresh constants.
 fn composite(b: &mut Builder, c: &mut Choices<'_>) -> Option<()> {
+    const GROW: [fn(&mut Builder, &mut Choices<'_>, DType) -> Option<()>; 6] =
+        [norm, rotation, attention, picked_product, tables, embedding];
     let dtype = [DType::F32, DType::F16][c.below(2)];
-    let (heads, groups, q, k) = (
-        1 + c.below(2),
-        1 + c.below(2),
-        1 + c.below(4),
-        1 + c.below(6),
-    );
-    let width = 8;
-    let mut fresh = |b: &mut Builder, shape: &[usize]| {
-        let values: Vec<f64> = (0..shape.iter().product())
-            .map(|_| c.below(13) as f64 / 8.0 - 0.75)
-            .collect();
-        b.constant(filled(dtype, shape, &values).ok()?)
+    GROW[c.below(GROW.len())](b, c, dtype)
+}
+
+fn norm(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<()> {
+    let shape = [1 + c.below(2), 1 + c.below(4), 8];
+    let x = fresh(b, c, dtype, &shape)?;
+    let kind = [dtype, DType::F32][c.below(2)];
+    let scale = fresh(b, c, kind, &[8])?;
+    b.push(rms_norm::RmsNorm { eps: 1e-6 }, &[&x, &scale], true)
+}
+
+fn rotation(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<()> {
+    use rope::Part;
+    let (batch, q) = (1 + c.below(2), 1 + c.below(4));
+    let shape = [batch, 1 + c.below(3), q, 8];
+    let x = fresh(b, c, dtype, &shape)?;
+    let sets: [&[Part]; 5] = [
+        &[],
+        &[Part::Positions],
+        &[Part::Offset],
+        &[Part::Positions, Part::Frequencies],
+        &[Part::Cos, Part::Sin],
+    ];
+    let parts = sets[c.below(sets.len())];
+    let op = rope::Rope {
+        base: 1e4,
+        scale: [1.0, 0.5][c.below(2)],
+        dims: None,
+        interleaved: c.below(2) == 0,
+        parts: rope::Parts::of(parts),
     };
-    let query = fresh(b, &[1, heads * groups, q, width])?;
-    let (key, value) = (
-        fresh(b, &[1, heads, q + k, width])?,
-        fresh(b, &[1, heads, q + k, width])?,
-    );
-    let scale = fresh(b, &[width])?;
-    match c.below(3) {
-        0 => b.push(rms_norm::RmsNorm { eps: 1e-6 }, &[&query, &scale], true),
-        1 => {
-            let op = rope::Rope {
-                base: 1e4,
-                scale: 1.0,
-                dims: None,
-                interleaved: c.below(2) == 0,
-                parts: rope::Parts::of(&[rope::Part::Positions]),
-            };
-            let positions: Vec<i64> = (0..q).map(|i| (i + c.below(9)) as i64).collect();
-            let positions = Tensor::from_ints(DType::I32, &[1, q], &positions).ok()?;
-            let positions = b.constant(positions)?;
-            b.push(op, &[&query, &positions], true)
-        }
-        _ => {
-            let causal = c.below(2) == 0;
-            let op = scaled_dot_product_attention::ScaledDotProductAttention {
-                causal,
-                window: c.below(3),
-                ..Default::default()
-            };
-            b.push(op, &[&query, &key, &value], true)
-        }
+    let mut operands = vec![x];
+    for part in parts {
+        operands.push(match part {
+            Part::Cos | Part::Sin => fresh(b, c, dtype, &[q, 4])?,
+            Part::Positions => picks(b, c, &[batch, q], 12)?,
+            Part::Frequencies => fresh(b, c, DType::F32, &[4])?,
+            Part::Offset => picks(b, c, &[], 12)?,
+        });
     }
+    b.push(op, &operands.iter().collect::<Vec<_>>(), true)
+}
+
+fn attention(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<()> {
+    let [batch, heads, groups] = [(); 3].map(|()| 1 + c.below(2));
+    let (q, k, width) = (1 + c.below(4), 1 + c.below(6), 8);
+    let query = fresh(b, c, dtype, &[batch, heads * groups, q, width])?;
+    let (key, value) = (
+        fresh(b, c, dtype, &[batch, heads, q + k, width])?,
+        fresh(b, c, dtype, &[batch, heads, q + k, width])?,
+    );
+    let mask = c.below(3) == 0;
+    let op = scaled_dot_product_attention::ScaledDotProductAttention {
+        causal: !mask && c.below(2) == 0,
+        window: if mask { 0 } else { c.below(3) },
+        mask,
+        sinks: c.below(3) == 0,
+        ..Default::default()
+    };
+    let mut operands = vec![query, key, value];
+    if op.mask {
+        let shape = [1, [1, heads * groups][c.below(2)], q, q + k];
+        let seen: Vec<Scalar> = (0..shape.iter().product::<usize>())
+            .map(|_| Scalar::Bool(c.below(3) > 0))
+            .collect();
+        operands.push(b.constant(Tensor::from_scalars(DType::Bool, &shape, &seen).ok()?)?);
+    }
+    if op.sinks {
+        operands.push(fresh(b, c, dtype, &[heads * groups])?);
+    }
+    b.push(op, &operands.iter().collect::<Vec<_>>(), true)
+}
+
+fn picked_product(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<()> {
+    let (tokens, chosen, experts) = (1 + c.below(3), 1 + c.below(2), 1 + c.below(4));
+    let shape = [tokens, 1, 1 + c.below(2), 6];
+    let lhs = fresh(b, c, dtype, &shape)?;
+    let rhs = fresh(b, c, dtype, &[experts, 6, 5])?;
+    let ids = picks(b, c, &[tokens, chosen], experts)?;
+    let op = gather_mm::GatherMm {
+        right: true,
+        ..Default::default()
+    };
+    b.push(op, &[&lhs, &rhs, &ids], true)
+}
+
+fn tables(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<()> {
+    let (n, q) = (1 + c.below(6), 1 + c.below(4));
+    let ids = picks(b, c, &[1, q], n)?;
+    let (cos, sin) = (fresh(b, c, dtype, &[n, 4])?, fresh(b, c, dtype, &[n, 4])?);
+    let op = rope_cached_cos_sin_gather::RopeCachedCosSinGather;
+    b.push(op, &[&ids, &cos, &sin], false)
+}
+
+fn embedding(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<()> {
+    let (n, q) = (1 + c.below(6), 1 + c.below(4));
+    let codes: Vec<f64> = (0..n * 4).map(|_| c.below(256) as f64 - 128.0).collect();
+    let table = b.constant(filled(DType::I8, &[n, 1, 4], &codes).ok()?)?;
+    let ids = picks(b, c, &[1, q], n)?;
+    let scale = fresh(b, c, dtype, &[q, 1, 4])?;
+    let shape = b.ints(DType::U32, &[1, q as i64, 1, 4])?;
+    let op = fused_interleaved_embedding_gather_dequant_reshape::FusedInterleavedEmbeddingGatherDequantReshape;
+    b.push(op, &[&table, &ids, &scale, &shape], true)
 }

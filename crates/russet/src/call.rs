@@ -2,7 +2,7 @@
 //!
 //! A function is planned where its extents follow from those of its inputs. Where an extent follows from the *values* of a
 //! tensor (`non_zero`, a `range` up to a computed number) or elements narrower than a byte are computed, the interpreter runs
-//! it, with the same results and slowly.
+//! it, with the same results and slowly; so it does where the lengths of a call make a symbolic bound count from the end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -169,7 +169,12 @@ impl Function {
         };
         let bound = Binding::new(graph).bind(inputs, states)?;
         match &mut self.plan {
-            Some(executor) => planned(executor, &bound),
+            Some(executor) => match planned(executor, &bound) {
+                Err(CallError::Run(RunError::Extent { .. })) => {
+                    interpreted(&module, graph, bound)
+                }
+                results => results,
+            },
             None => interpreted(&module, graph, bound),
         }
     }

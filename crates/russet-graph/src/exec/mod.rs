@@ -21,4 +21,6 @@ pub use run::{Executor, Input, RunError, States};
 pub use view::{MAX_RANK, View};
 
 #[cfg(test)]
+mod programs;
+#[cfg(test)]
 mod tests;

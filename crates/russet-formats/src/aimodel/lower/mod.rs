@@ -307,23 +307,10 @@ impl Lowering<'_> {
             out.nodes.push(zeros);
         }
         let what = self.operation(op, rule, &types)?;
-        let mut blocks = Vec::new();
-        if rule.take == Take::Blocks {
-            for region in &op.regions {
-                let [block] = region.blocks.as_slice() else {
-                    return Err(at(
-                        op,
-                        Problem::Structure("control flow has one block a region"),
-                    ));
-                };
-                // An isolated region numbers its values from zero.
-                let outer = region.isolated.then(|| std::mem::take(&mut body.names));
-                blocks.push(self.block(body, block, op)?);
-                if let Some(outer) = outer {
-                    body.names = outer;
-                }
-            }
-        }
+        let blocks = match rule.take {
+            Take::Blocks => self.regions(body, op)?,
+            _ => Vec::new(),
+        };
         let mut outputs = Vec::with_capacity(types.len());
         for ((value, _), ty) in op.results.iter().zip(types) {
             let id = body.graph.add_value(ty);
@@ -342,6 +329,26 @@ impl Lowering<'_> {
             location,
         });
         Ok(())
+    }
+
+    /// The blocks of control flow.
+    fn regions(&mut self, body: &mut Body, op: &RawOp) -> Result<Vec<graph::Block>> {
+        let mut blocks = Vec::with_capacity(op.regions.len());
+        for region in &op.regions {
+            let [block] = region.blocks.as_slice() else {
+                return Err(at(
+                    op,
+                    Problem::Structure("control flow has one block a region"),
+                ));
+            };
+            // An isolated region numbers its values from zero.
+            let outer = region.isolated.then(|| std::mem::take(&mut body.names));
+            blocks.push(self.block(body, block, op)?);
+            if let Some(outer) = outer {
+                body.names = outer;
+            }
+        }
+        Ok(blocks)
     }
 
     fn operation(&mut self, op: &RawOp, rule: &Rule, results: &[Type]) -> Result<Op> {

@@ -109,6 +109,8 @@ pub(crate) struct Lowered {
     pub(crate) steps: Vec<StepDraft>,
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) outputs: Vec<(Arc<str>, ViewDraft)>,
+    /// What the plan takes to be 0 or more.
+    pub(crate) assumed: Vec<Dim>,
 }
 
 impl Lowered {
@@ -140,6 +142,7 @@ pub(crate) struct Lowering<'a> {
     steps: Vec<StepDraft>,
     buffers: Vec<Buffer>,
     rope_tables: Vec<composite::Tables>,
+    assumed: Vec<Dim>,
 }
 
 type Lower<T> = Result<T, OpError>;
@@ -156,6 +159,7 @@ impl<'a> Lowering<'a> {
             steps: Vec::new(),
             buffers: Vec::new(),
             rope_tables: Vec::new(),
+            assumed: Vec::new(),
         };
         this.demand();
         this
@@ -232,7 +236,14 @@ impl<'a> Lowering<'a> {
             steps: self.steps,
             buffers: self.buffers,
             outputs,
+            assumed: self.assumed,
         })
+    }
+
+    /// Notes that the plan takes these to be 0 or more: bounds below count from the end, and spans below are empty.
+    fn assume<'d>(&mut self, dims: impl IntoIterator<Item = &'d Dim>) {
+        let open = dims.into_iter().filter(|d| d.as_const().is_none());
+        self.assumed.extend(open.cloned());
     }
 
     fn node(&mut self, index: usize, node: &Node) -> Lower<()> {

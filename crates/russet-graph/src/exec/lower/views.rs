@@ -56,6 +56,7 @@ impl Lowering<'_> {
         let (_, shape) = self.ty(node.outputs[0])?;
         match bounds {
             Some(b) => {
+                self.assume(b[..2].iter().flat_map(|v| v.iter()).chain(&shape));
                 let begin: Vec<Dim> = b[0]
                     .iter()
                     .zip(&x.layout.shape)
