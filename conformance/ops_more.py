@@ -360,7 +360,7 @@ def spans() -> None:
 # ---- composites of models for phones -------------------------------------------------------------------------------------------------
 
 
-def declared(name: str, operands: dict[str, str], results: dict[str, str], body: Callable[..., list[str]]) -> str:
+def declared(name: str, operands: dict[str, str], results: dict[str, str], body: Callable[..., list[str]], attrs: str = "") -> str:
     """A private graph that is the body of a composite."""
     inner = Program()
     inner.types |= {f"%{n}": ty for n, ty in operands.items()}
@@ -368,7 +368,7 @@ def declared(name: str, operands: dict[str, str], results: dict[str, str], body:
     args = ", ".join(f'%{n}: {ty} {{coreai.name = "{n}"}}' for n, ty in operands.items())
     outs = ", ".join(f'{ty} {{coreai.name = "{n}"}}' for n, ty in results.items())
     listed = [", ".join(f'"{n}"' for n in names) for names in (operands, results)]
-    what = f'#coreai.composite_declaration<"{name}" = {{input_names = [{listed[0]}], op_attrs = {{version = 1 : si64}}, output_names = [{listed[1]}]}}>'
+    what = f'#coreai.composite_declaration<"{name}" = {{input_names = [{listed[0]}], op_attrs = {{{attrs}version = 1 : si64}}, output_names = [{listed[1]}]}}>'
     lines = "\n".join(inner.lines)
     end = f"coreai.output {', '.join(values)} : {', '.join(results.values())}"
     return f"coreai.graph private noinline @body({args}) -> ({outs}) attributes {{composite_decl = {what}}} {{\n{lines}\n{end}\n}}"
@@ -421,6 +421,33 @@ def phones() -> None:
         found = p.fresh(out)
         p.lines.append(f"{found} = coreai.invoke @body({table}, %ids, {repeated}, {final}) : ({', '.join(operands.values())}) -> {out}")
         case("fused_interleaved_embedding_gather_dequant_reshape", f"tokens_{q}", p, found, extra=body)
+
+
+def experts() -> None:
+    """`gather_mm` over matrices that stay compressed: `[1, experts, out, in]` codes, a scale for every 32 of a row."""
+    for tokens, kind, bits in ((1, "si4", 4), (24, "si4", 4), (3, "si8", 8)):
+        count, n, k = 4, 6, 64
+        p = Program({"x": normal(tokens, 1, 1, k, dtype=F16), "ids": whole(tokens, 2, low=0, high=count - 1)})
+        low = -(1 << (bits - 1))
+        codes = whole(1, count, n, k, low=low, high=-low - 1, dtype=I8)
+        zeros = np.zeros((1, count, n, k // 32), I8)
+        parts = [p.packed(codes, kind, bits) if bits < 8 else p.const(codes), p.const(R.uniform(0.01, 0.05, (1, count, n, k // 32)).astype(F16)),
+                 p.packed(zeros, kind, bits) if bits < 8 else p.const(zeros), p.const(zeros.astype(F16))]
+        w = p.op("blockwise_shift_scale", parts, tensor(F16, 1, count, n, k))
+        w = p.op("shrink_dims", [w, p.const(np.array([0], I32))], tensor(F16, count, n, k))
+        w = p.op("transpose", [w, p.const(np.array([0, 2, 1], U32))], tensor(F16, count, k, n))
+        out = tensor(F16, tokens, 2, 1, n)
+
+        def body(b: Program, lhs: str, rhs: str, ids: str) -> list[str]:
+            ids = b.op("expand_dims", [ids, b.const(np.array([2], I32))], tensor(I32, tokens, 2, 1))
+            picked = b.op("gather_nd", [rhs, ids], tensor(F16, tokens, 2, k, n))
+            return [b.op("decomposable.broadcasting_batch_matmul", [lhs, picked], out)]
+
+        operands = {"lhs": p.types["%x"], "rhs": p.types[w], "rhs_indices": p.types["%ids"]}
+        extra = declared("gather_mm", operands, {"output": out}, body, "num_batch_axes = 0 : si64, ")
+        found = p.fresh(out)
+        p.lines.append(f"{found} = coreai.invoke @body(%x, {w}, %ids) : ({', '.join(operands.values())}) -> {out}")
+        case("gather_mm", f"compressed_{kind}_{tokens}", p, found, extra=extra)
 
 
 def images() -> None:
@@ -736,7 +763,7 @@ def sampling() -> None:
 
 
 def draw() -> None:
-    for family in (control_flow, wrappers, states, more_control_flow, more_states, spans, phones, images, first_versions, complex_numbers, narrow_kinds, quantization, sparse, shapes, empty_and_single,
+    for family in (control_flow, wrappers, states, more_control_flow, more_states, spans, phones, experts, images, first_versions, complex_numbers, narrow_kinds, quantization, sparse, shapes, empty_and_single,
                    dynamic, windows, sampling):
         family()
 

@@ -162,7 +162,9 @@ fn replay(op: &str, asset: &Path) -> Result<f64, Failure> {
 
 /// Whether the function of a composite's case becomes one with the operation of that name.
 fn runs_whole(op: &str, module: &Module) -> Result<bool, Failure> {
-    let main = module.graph("main").ok_or("there is no function \"main\"")?;
+    let main = module
+        .graph("main")
+        .ok_or("there is no function \"main\"")?;
     let flat = flatten(module, main, true)?;
     Ok(flat.body.nodes.iter().any(|node| node.op.name() == op))
 }

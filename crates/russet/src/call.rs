@@ -170,9 +170,7 @@ impl Function {
         let bound = Binding::new(graph).bind(inputs, states)?;
         match &mut self.plan {
             Some(executor) => match planned(executor, &bound) {
-                Err(CallError::Run(RunError::Extent { .. })) => {
-                    interpreted(&module, graph, bound)
-                }
+                Err(CallError::Run(RunError::Extent { .. })) => interpreted(&module, graph, bound),
                 results => results,
             },
             None => interpreted(&module, graph, bound),

@@ -306,6 +306,10 @@ impl Fusion {
                     op: *op,
                     rounding: Rounding::F32,
                 }),
+                What::Experts(kernel) => Box::new(kernels::GatherLinear {
+                    exact: false,
+                    ..kernel.clone()
+                }),
                 _ => continue,
             };
         }
@@ -386,7 +390,11 @@ impl CloneShape for Option<StepDraft> {
         Some(Shape {
             by_rows: !matches!(
                 step.what,
-                What::Other | What::Attention(_) | What::Matmul | What::Gathered(_)
+                What::Other
+                    | What::Attention(_)
+                    | What::Matmul
+                    | What::Gathered(_)
+                    | What::Experts(_)
             ),
             inputs: step.inputs.clone(),
             output: output.clone(),

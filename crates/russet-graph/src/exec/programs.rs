@@ -355,7 +355,10 @@ fn a_kernel_for_other_hardware_is_refused_by_its_name() {
     verify(&module).unwrap();
     let plan = Plan::build(&module, "main", &PlanOptions::default());
     let error = plan.unwrap_err().to_string();
-    assert!(error.contains("swirl") && error.contains("metal4"), "{error}");
+    assert!(
+        error.contains("swirl") && error.contains("metal4"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -8,10 +8,14 @@ use russet_kernels::threads::Pool;
 use super::*;
 use crate::graph::{ConstantData, Graph, Module, Storage};
 use crate::interpret;
+use crate::ops::blockwise_shift_scale::BlockwiseShiftScale;
 use crate::ops::constant::Constant;
+use crate::ops::gather_mm::GatherMm;
+use crate::ops::shrink_dims::ShrinkDims;
+use crate::ops::transpose::Transpose;
 use crate::ops::{Case, Op};
 use crate::tensor::{Scalar, Tensor};
-use crate::types::{DType, Type};
+use crate::types::{DType, TensorType, Type};
 
 /// Which operands of a case are constants of the program; the others are inputs.
 type Fixed = fn(&Tensor) -> bool;
@@ -103,7 +107,9 @@ fn run_every_case(options: &PlanOptions) {
     let mut planned: Vec<&str> = Vec::new();
     for row in Op::TABLE {
         for case in (row.cases)() {
-            let ran = FORMS.iter().filter(|f| run_case(&case, **f, options, &pool));
+            let ran = FORMS
+                .iter()
+                .filter(|f| run_case(&case, **f, options, &pool));
             if ran.count() > 0 {
                 planned.push(row.name);
             }
@@ -151,6 +157,112 @@ fn run_case(case: &Case<Op>, fixed: Fixed, options: &PlanOptions, pool: &Arc<Poo
         }
     }
     true
+}
+
+/// Products with the experts that `ids` name; the weights are `[1, 3, 5, 64]` codes of four bits, a scale for every 32.
+fn experts(tokens: usize) -> Module {
+    let mut g = Graph::new("main");
+    let fixed = |dtype, shape: &[usize]| Type::Tensor(TensorType::fixed(dtype, shape));
+    let constant = |g: &mut Graph, t: Tensor| {
+        let data = Arc::new(ConstantData {
+            ty: t.ty(),
+            storage: Storage::Dense(t.bytes().clone()),
+        });
+        g.push(Constant(data), &[], [Type::Tensor(t.ty())])[0]
+    };
+    let x = g.add_input("x", fixed(DType::F16, &[tokens, 1, 1, 64]));
+    let ids = g.add_input("ids", fixed(DType::I32, &[tokens, 2]));
+    let codes: Vec<i64> = (0..3 * 5 * 64).map(|i| i * 7 % 16 - 8).collect();
+    let scales: Vec<f64> = (0..3 * 5 * 2).map(|i| 0.125 + i as f64 / 64.0).collect();
+    let zeros = [0; 3 * 5 * 2];
+    let parts = [
+        constant(
+            &mut g,
+            Tensor::from_ints(DType::I4, &[1, 3, 5, 64], &codes).unwrap(),
+        ),
+        constant(
+            &mut g,
+            Tensor::from_floats(DType::F16, &[1, 3, 5, 2], &scales).unwrap(),
+        ),
+        constant(
+            &mut g,
+            Tensor::from_ints(DType::I4, &[1, 3, 5, 2], &zeros).unwrap(),
+        ),
+        constant(
+            &mut g,
+            Tensor::from_floats(DType::F16, &[1, 3, 5, 2], &[0.0; 30]).unwrap(),
+        ),
+    ];
+    let weights = g.push(
+        BlockwiseShiftScale,
+        &parts,
+        [fixed(DType::F16, &[1, 3, 5, 64])],
+    );
+    let axes = constant(&mut g, Tensor::from_ints(DType::I32, &[1], &[0]).unwrap());
+    let weights = g.push(
+        ShrinkDims,
+        &[weights[0], axes],
+        [fixed(DType::F16, &[3, 5, 64])],
+    );
+    let order = constant(
+        &mut g,
+        Tensor::from_ints(DType::I32, &[3], &[0, 2, 1]).unwrap(),
+    );
+    let weights = g.push(
+        Transpose,
+        &[weights[0], order],
+        [fixed(DType::F16, &[3, 64, 5])],
+    );
+    let op = GatherMm {
+        right: true,
+        ..GatherMm::default()
+    };
+    let out = g.push(
+        op,
+        &[x, weights[0], ids],
+        [fixed(DType::F16, &[tokens, 2, 1, 5])],
+    );
+    g.add_output("y", out[0]);
+    Module {
+        graphs: vec![g],
+        attributes: Vec::new(),
+    }
+}
+
+#[test]
+fn experts_stay_compressed() {
+    for (tokens, precision) in [
+        (1, Precision::Exact),
+        (40, Precision::Exact),
+        (40, Precision::Fast),
+    ] {
+        let module = experts(tokens);
+        crate::verify::verify(&module).unwrap();
+        let options = PlanOptions {
+            precision,
+            ..PlanOptions::default()
+        };
+        let plan = Plan::build(&module, "main", &options).unwrap();
+        let steps: Vec<&str> = plan.steps().map(|s| s.name).collect();
+        assert_eq!(steps, ["gather_linear"]);
+        let values: Vec<f64> = (0..tokens * 64)
+            .map(|i| (i * 5 % 9) as f64 / 4.0 - 1.0)
+            .collect();
+        let picks: Vec<i64> = (0..tokens as i64 * 2).map(|i| i * 5 % 3).collect();
+        let x = Tensor::from_floats(DType::F16, &[tokens, 1, 1, 64], &values).unwrap();
+        let ids = Tensor::from_ints(DType::I32, &[tokens, 2], &picks).unwrap();
+        let mut executor = Executor::new(Arc::new(plan), Arc::new(Pool::new(2)));
+        let inputs = [Input::tensor("x", &x), Input::tensor("ids", &ids)];
+        executor.run(&inputs, &mut States::default()).unwrap();
+        let inputs: HashMap<String, Tensor> = [("x".to_owned(), x), ("ids".to_owned(), ids)].into();
+        let mut states = interpret::States::new();
+        let want = interpret::run(&module, &module.graphs[0], &inputs, &mut states).unwrap();
+        let got = elements(&executor.output("y").unwrap());
+        for (g, w) in got.into_iter().zip(want[0].1.scalars()) {
+            let near = (g.float() - w.float()).abs() <= 0.02 * (1.0 + w.float().abs());
+            assert!(near, "{tokens} {precision:?}: {g:?} is not {w:?}");
+        }
+    }
 }
 
 /// A cache `[2, 8, 4]` that takes `x [q, 4]` at `total - q` of layer 1 and gives back all rows so far.

@@ -57,7 +57,10 @@ const BODIES: [(&str, Build); 7] = [
     (gated_delta_update::GatedDeltaUpdate::NAME, gated_delta),
     (gather_mm::GatherMm::NAME, gathered_product),
     (RopeCachedCosSinGather::NAME, cached_tables),
-    (FusedInterleavedEmbeddingGatherDequantReshape::NAME, embedding_rows),
+    (
+        FusedInterleavedEmbeddingGatherDequantReshape::NAME,
+        embedding_rows,
+    ),
 ];
 
 /// A graph under construction, with what is known of its values.
@@ -392,7 +395,11 @@ fn hidden(
 }
 
 /// Probabilities of scores `[b, heads, q, s]`. The sink of a head is one more score, whose probability is left out.
-fn probabilities(b: &mut Body, scores: ValueId, sinks: Option<&ValueId>) -> Result<ValueId, OpError> {
+fn probabilities(
+    b: &mut Body,
+    scores: ValueId,
+    sinks: Option<&ValueId>,
+) -> Result<ValueId, OpError> {
     let axis = b.int(-1)?;
     let Some(sinks) = sinks else {
         return b.op(softmax::Softmax, &[scores, axis]);
@@ -447,7 +454,12 @@ fn attention(b: &mut Body, op: &Op, inputs: &[ValueId]) -> Built {
 }
 
 /// An operand of `gather_mm`, picked out.
-fn gathered(b: &mut Body, axis: usize, x: ValueId, ids: Option<ValueId>) -> Result<ValueId, OpError> {
+fn gathered(
+    b: &mut Body,
+    axis: usize,
+    x: ValueId,
+    ids: Option<ValueId>,
+) -> Result<ValueId, OpError> {
     let Some(ids) = ids else {
         return Ok(x);
     };
@@ -500,7 +512,10 @@ fn embedding_rows(b: &mut Body, _: &Op, inputs: &[ValueId]) -> Built {
     let scale = b.op(reshape::Reshape, &[scale, ones])?;
     let zero = |dtype, rank: usize| Tensor::from_ints(dtype, &vec![1; rank], &[0]);
     let rank = b.ty(rows)?.rank();
-    let (zero, shift) = (b.constant(&zero(codes, rank)?)?, b.constant(&zero(kind, rank)?)?);
+    let (zero, shift) = (
+        b.constant(&zero(codes, rank)?)?,
+        b.constant(&zero(kind, rank)?)?,
+    );
     let decoded = blockwise_shift_scale::BlockwiseShiftScale;
     Ok(vec![b.op(decoded, &[rows, scale, zero, shift])?])
 }

@@ -254,11 +254,7 @@ fn check(op: &ScaledDotProductAttention, cx: &Cx<'_, '_, '_>) -> Result<(), OpEr
     Ok(())
 }
 
-fn attend<T: Elem>(
-    kernel: &Sdpa,
-    dtype: DType,
-    cx: &mut Cx<'_, '_, '_>,
-) -> Result<(), OpError> {
+fn attend<T: Elem>(kernel: &Sdpa, dtype: DType, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
     let op = &kernel.op;
     check(op, cx)?;
     let (q, k, v) = (cx.inputs[0], cx.inputs[1], cx.inputs[2]);
@@ -275,7 +271,9 @@ fn attend<T: Elem>(
     let out = &mut cx.outputs[0];
     let (strides, offset) = (out.geometry.strides, out.geometry.offset);
     let data = typed_mut::<T>(out.data);
-    for (batch, head) in (0..batches).flat_map(|b| (0..all).step_by(together.max(1)).map(move |h| (b, h))) {
+    for (batch, head) in
+        (0..batches).flat_map(|b| (0..all).step_by(together.max(1)).map(move |h| (b, h)))
+    {
         let part = head..head + together;
         let masked = |m: &View<'_>| batch * m.geometry.strides[0] + head * m.geometry.strides[1];
         let a = Attention {

@@ -20,7 +20,7 @@ pub(crate) use copy::{Contents, Copy, Range, SliceCopy, SliceWrite};
 pub(crate) use elementwise::{Binary, Cast, SiluMul, Unary, Where};
 pub(crate) use gated_delta::GatedDelta;
 pub(crate) use gather::{GatherAlong, GatherNd, GatherRows, GatherScaled, ScatterAlong};
-pub(crate) use gather_mm::GatherMatmul;
+pub(crate) use gather_mm::{GatherLinear, GatherMatmul};
 pub(crate) use matmul::{Linear, Matmul, Packed, PackedLinear};
 pub(crate) use reduce::{Reduce, ReduceKind, Softmax};
 pub(crate) use reference::Reference;

@@ -2,9 +2,11 @@
 
 use russet_kernels::elem::Rounding;
 
-use super::{Lower, Lowering, ViewDraft, What};
+use super::{Lower, Lowering, Value, ViewDraft, What};
 use crate::error::OpError;
 use crate::exec::kernels;
+use crate::exec::layout::Layout;
+use crate::exec::view::{Geometry, MAX_RANK};
 use crate::graph::{Node, ValueId};
 use crate::ops::Op;
 use crate::ops::gather_mm::GatherMm;
@@ -59,7 +61,12 @@ impl Lowering<'_> {
             }
             Op::FusedInterleavedEmbeddingGatherDequantReshape(_) => {
                 let views = self.views(&node.inputs[..3])?;
-                self.emit_for(node.outputs[0], "gather_scaled", kernels::GatherScaled, views)?;
+                self.emit_for(
+                    node.outputs[0],
+                    "gather_scaled",
+                    kernels::GatherScaled,
+                    views,
+                )?;
             }
             _ => return Ok(false),
         }
@@ -78,7 +85,12 @@ impl Lowering<'_> {
         let (id, eps, kind) = (node.outputs[0], op.eps as f32, scale.dtype);
         let kernel = kernels::RmsNorm { eps, exact: true };
         if x.dtype == kind {
-            self.emit_for(id, "rms_norm", kernel, vec![x, ViewDraft { layout, ..scale }])?;
+            self.emit_for(
+                id,
+                "rms_norm",
+                kernel,
+                vec![x, ViewDraft { layout, ..scale }],
+            )?;
             self.mark(What::RmsNorm(eps));
             return Ok(());
         }
@@ -134,7 +146,9 @@ impl Lowering<'_> {
         let given = mask.map(|id| self.view(id)).transpose()?;
         let lead = 4 - given.as_ref().map_or(2, |m| m.layout.shape.len());
         for (axis, d) in shape[..2].iter_mut().enumerate() {
-            let own = given.as_ref().and_then(|m| m.layout.shape.get(axis.checked_sub(lead)?));
+            let own = given
+                .as_ref()
+                .and_then(|m| m.layout.shape.get(axis.checked_sub(lead)?));
             if own.is_none_or(|own| *own == Dim::Const(1)) {
                 *d = Dim::Const(1);
             }
@@ -145,13 +159,21 @@ impl Lowering<'_> {
             inputs.push(ViewDraft { layout, ..mask });
         }
         let out = self.buffer(dtype, &shape);
-        self.emit("attention_mask", kernels::ScoreMask(op), inputs, vec![out.clone()]);
+        self.emit(
+            "attention_mask",
+            kernels::ScoreMask(op),
+            inputs,
+            vec![out.clone()],
+        );
         let layout = out.layout.broadcast(full);
         let layout = layout.ok_or(OpError::Unknown("a broadcast"))?;
         Ok(ViewDraft { layout, ..out })
     }
 
     fn gather_mm(&mut self, op: GatherMm, node: &Node) -> Lower<()> {
+        if self.experts(op, node)? {
+            return Ok(());
+        }
         let views = self.views(&node.inputs)?;
         let stacked = |(i, ids): (usize, &Option<usize>)| {
             ids.is_none() || op.batch_axes + 2 < views[i].layout.shape.len()
@@ -170,6 +192,35 @@ impl Lowering<'_> {
         self.emit_for(node.outputs[0], "gather_mm", kernel, views)?;
         self.mark(What::Gathered(op));
         Ok(())
+    }
+
+    /// A product with a compressed stack whose matrices can be read row by row; `false` for any other.
+    fn experts(&mut self, op: GatherMm, node: &Node) -> Lower<bool> {
+        let Some(Value::Stack { weights, layout }) = self.values.get(&node.inputs[1]).cloned()
+        else {
+            return Ok(false);
+        };
+        let left = self.view(node.inputs[0])?;
+        let stacked = |ids: Option<usize>, rank: usize| ids.is_none() || op.batch_axes + 2 < rank;
+        let ids = op.indices();
+        let Some(right) = by_rows(&layout, weights.k()).filter(|right| {
+            stacked(ids[0], left.layout.shape.len()) && stacked(ids[1], right.rank)
+        }) else {
+            return Ok(false);
+        };
+        let mut inputs = vec![self.contiguous(left)];
+        for at in ids.into_iter().flatten() {
+            inputs.push(self.view(node.inputs[at])?);
+        }
+        let kernel = kernels::GatherLinear {
+            op,
+            weights,
+            right,
+            exact: true,
+        };
+        self.emit_for(node.outputs[0], "gather_linear", kernel.clone(), inputs)?;
+        self.mark(What::Experts(kernel));
+        Ok(true)
     }
 
     /// A view whose rows have no gaps.
@@ -215,7 +266,10 @@ impl Lowering<'_> {
         let mut shape = full.to_vec();
         let last = shape.len() - 2;
         shape[..last].fill(Dim::Const(1));
-        let leads = op.parts.place(Part::Positions).or(op.parts.place(Part::Offset));
+        let leads = op
+            .parts
+            .place(Part::Positions)
+            .or(op.parts.place(Part::Offset));
         let lead = leads.and_then(|_| given[0].layout.shape.first());
         if let (Some(lead), true) = (lead, last > 0) {
             shape[0] = lead.clone();
@@ -260,4 +314,30 @@ impl Lowering<'_> {
         });
         tables
     }
+}
+
+/// The geometry of matrices `[…, k, n]` that lie as rows `[n, k]`; none where they lie otherwise.
+fn by_rows(layout: &Layout, k: usize) -> Option<Geometry> {
+    let numbers = |dims: &[Dim]| -> Option<Vec<usize>> {
+        let number = |d: &Dim| d.as_const().and_then(|c| usize::try_from(c).ok());
+        dims.iter().map(number).collect()
+    };
+    let (shape, strides) = (numbers(&layout.shape)?, numbers(&layout.strides)?);
+    let offset = numbers(std::slice::from_ref(&layout.offset))?[0];
+    let rank = shape.len();
+    let lead = rank.checked_sub(2).filter(|_| rank <= MAX_RANK)?;
+    let whole = |n: &usize| n.checked_rem(k) == Some(0);
+    let rows = shape[lead] == k && strides[lead..] == [1, k];
+    if !rows || !whole(&offset) || !strides[..lead].iter().all(whole) {
+        return None;
+    }
+    let mut geometry = Geometry {
+        rank,
+        shape: [1; MAX_RANK],
+        strides: [0; MAX_RANK],
+        offset,
+    };
+    geometry.shape[..rank].copy_from_slice(&shape);
+    geometry.strides[..rank].copy_from_slice(&strides);
+    Some(geometry)
 }

@@ -55,7 +55,7 @@ impl StepDraft {
     }
 }
 
-/// What fusion knows of a step. All but the first four work row by row: a row of the result depends on that row of the operands.
+/// What fusion knows of a step. All but the first five work row by row: a row of the result depends on that row of the operands.
 #[derive(Debug)]
 pub(crate) enum What {
     Other,
@@ -65,6 +65,8 @@ pub(crate) enum What {
     Matmul,
     /// A product of matrices picked from stacks; not by rows either.
     Gathered(GatherMm),
+    /// The same with a compressed stack.
+    Experts(kernels::GatherLinear),
     /// Something without further meaning.
     Rows,
     /// The norm with this epsilon.
@@ -95,6 +97,11 @@ enum Value {
     Weights {
         weights: Arc<Weights>,
         transposed: bool,
+    },
+    /// A stack of compressed matrices, one under the other, and where in them the elements lie.
+    Stack {
+        weights: Arc<Weights>,
+        layout: Layout,
     },
     /// Followed contents.
     Contents(DType, Vec<Dim>, Known),
@@ -386,6 +393,10 @@ impl<'a> Lowering<'a> {
                 weights,
                 transposed,
             }) => self.dequantised(&weights, transposed),
+            Some(Value::Stack { weights, layout }) => {
+                let flat = self.dequantised(&weights, false);
+                ViewDraft { layout, ..flat }
+            }
             Some(Value::Contents(dtype, shape, known)) => self.written(dtype, &shape, &known),
             Some(_) => return Err(OpError::Unknown("a tensor operand")),
             None => {

@@ -24,6 +24,13 @@ impl Lowering<'_> {
                 .insert(*id, Value::Contents(dtype, shape, known));
             return Ok(true);
         }
+        if let Some(Value::Stack { weights, layout }) = self.first_value(node)
+            && let Some(layout) = self.moved(node, &layout)?
+        {
+            let value = Value::Stack { weights, layout };
+            self.values.insert(node.outputs[0], value);
+            return Ok(true);
+        }
         match &node.op {
             Op::Slice(_) => self.slice(node),
             Op::Reshape(_) | Op::ExpandDims(_) | Op::ShrinkDims(_) => self.reshape(node),
@@ -41,6 +48,34 @@ impl Lowering<'_> {
             }
             _ => Ok(false),
         }
+    }
+
+    fn first_value(&self, node: &Node) -> Option<Value> {
+        self.values.get(node.inputs.first()?).cloned()
+    }
+
+    /// Where the elements lie after an operation that only moves them, as far as compressed stacks follow that.
+    fn moved(&self, node: &Node, layout: &Layout) -> Lower<Option<Layout>> {
+        let (_, shape) = self.ty(node.outputs[0])?;
+        let ints = |i: usize| node.inputs.get(i).and_then(|&id| self.ints(id));
+        Ok(match &node.op {
+            Op::Reshape(_) | Op::ExpandDims(_) | Op::ShrinkDims(_) => layout.reshape(&shape),
+            Op::Transpose(_) => {
+                let order = ints(1).ok_or(OpError::Unknown("a permutation"))?;
+                let order = order.iter().map(|&a| axis(a, shape.len()));
+                Some(layout.permute(&order.collect::<Result<Vec<_>, _>>()?))
+            }
+            Op::Slice(_) => match (ints(1), ints(3)) {
+                (Some(begin), Some(stride)) if stride.iter().all(|s| *s > 0) => {
+                    let begins = begin.iter().zip(&layout.shape);
+                    let begins: Vec<Dim> = begins.map(|(b, n)| bound(&Dim::Const(*b), n)).collect();
+                    let strides: Vec<Dim> = stride.into_iter().map(Dim::Const).collect();
+                    Some(layout.slice(&begins, &shape, &strides))
+                }
+                _ => None,
+            },
+            _ => None,
+        })
     }
 
     fn slice(&mut self, node: &Node) -> Lower<bool> {
