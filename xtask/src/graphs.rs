@@ -595,12 +595,15 @@ fn picks(b: &mut Builder, c: &mut Choices<'_>, shape: &[usize], n: usize) -> Opt
     b.constant(Tensor::from_ints(DType::I32, shape, &values).ok()?)
 }
 
-/// A composite over fresh constants.
+/// Appends a composite over fresh constants of some kind.
+type GrowComposite = fn(&mut Builder, &mut Choices<'_>, DType) -> Option<()>;
+
+const COMPOSITES: [GrowComposite; 6] =
+    [norm, rotation, attention, picked_product, tables, embedding];
+
 fn composite(b: &mut Builder, c: &mut Choices<'_>) -> Option<()> {
-    const GROW: [fn(&mut Builder, &mut Choices<'_>, DType) -> Option<()>; 6] =
-        [norm, rotation, attention, picked_product, tables, embedding];
     let dtype = [DType::F32, DType::F16][c.below(2)];
-    GROW[c.below(GROW.len())](b, c, dtype)
+    COMPOSITES[c.below(COMPOSITES.len())](b, c, dtype)
 }
 
 fn norm(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<()> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use russet_kernels::threads::Pool;
 
 use super::*;
-use crate::graph::{ConstantData, Graph, Module, Storage};
+use crate::error::OpError;
+use crate::graph::{ConstantData, Graph, Module, Storage, ValueId};
 use crate::interpret;
 use crate::ops::blockwise_shift_scale::BlockwiseShiftScale;
 use crate::ops::constant::Constant;
@@ -159,67 +160,50 @@ fn run_case(case: &Case<Op>, fixed: Fixed, options: &PlanOptions, pool: &Arc<Poo
     true
 }
 
-/// Products with the experts that `ids` name; the weights are `[1, 3, 5, 64]` codes of four bits, a scale for every 32.
-fn experts(tokens: usize) -> Module {
-    let mut g = Graph::new("main");
-    let fixed = |dtype, shape: &[usize]| Type::Tensor(TensorType::fixed(dtype, shape));
-    let constant = |g: &mut Graph, t: Tensor| {
-        let data = Arc::new(ConstantData {
-            ty: t.ty(),
-            storage: Storage::Dense(t.bytes().clone()),
-        });
-        g.push(Constant(data), &[], [Type::Tensor(t.ty())])[0]
-    };
-    let x = g.add_input("x", fixed(DType::F16, &[tokens, 1, 1, 64]));
-    let ids = g.add_input("ids", fixed(DType::I32, &[tokens, 2]));
+fn fixed(dtype: DType, shape: &[usize]) -> Type {
+    Type::Tensor(TensorType::fixed(dtype, shape))
+}
+
+fn constant(g: &mut Graph, tensor: Result<Tensor, OpError>) -> ValueId {
+    let tensor = tensor.unwrap();
+    let data = Arc::new(ConstantData {
+        ty: tensor.ty(),
+        storage: Storage::Dense(tensor.bytes().clone()),
+    });
+    g.push(Constant(data), &[], [Type::Tensor(tensor.ty())])[0]
+}
+
+/// Weights `[3, 64, 5]` from `[1, 3, 5, 64]` codes of four bits, a scale for every 32.
+fn compressed(g: &mut Graph) -> ValueId {
     let codes: Vec<i64> = (0..3 * 5 * 64).map(|i| i * 7 % 16 - 8).collect();
     let scales: Vec<f64> = (0..3 * 5 * 2).map(|i| 0.125 + i as f64 / 64.0).collect();
-    let zeros = [0; 3 * 5 * 2];
+    let (shape, blocks) = ([1, 3, 5, 64], [1, 3, 5, 2]);
     let parts = [
-        constant(
-            &mut g,
-            Tensor::from_ints(DType::I4, &[1, 3, 5, 64], &codes).unwrap(),
-        ),
-        constant(
-            &mut g,
-            Tensor::from_floats(DType::F16, &[1, 3, 5, 2], &scales).unwrap(),
-        ),
-        constant(
-            &mut g,
-            Tensor::from_ints(DType::I4, &[1, 3, 5, 2], &zeros).unwrap(),
-        ),
-        constant(
-            &mut g,
-            Tensor::from_floats(DType::F16, &[1, 3, 5, 2], &[0.0; 30]).unwrap(),
-        ),
+        constant(g, Tensor::from_ints(DType::I4, &shape, &codes)),
+        constant(g, Tensor::from_floats(DType::F16, &blocks, &scales)),
+        constant(g, Tensor::from_ints(DType::I4, &blocks, &[0; 30])),
+        constant(g, Tensor::from_floats(DType::F16, &blocks, &[0.0; 30])),
     ];
-    let weights = g.push(
-        BlockwiseShiftScale,
-        &parts,
-        [fixed(DType::F16, &[1, 3, 5, 64])],
-    );
-    let axes = constant(&mut g, Tensor::from_ints(DType::I32, &[1], &[0]).unwrap());
-    let weights = g.push(
-        ShrinkDims,
-        &[weights[0], axes],
-        [fixed(DType::F16, &[3, 5, 64])],
-    );
-    let order = constant(
-        &mut g,
-        Tensor::from_ints(DType::I32, &[3], &[0, 2, 1]).unwrap(),
-    );
-    let weights = g.push(
-        Transpose,
-        &[weights[0], order],
-        [fixed(DType::F16, &[3, 64, 5])],
-    );
+    let axes = constant(g, Tensor::from_ints(DType::I32, &[1], &[0]));
+    let order = constant(g, Tensor::from_ints(DType::I32, &[3], &[0, 2, 1]));
+    let w = g.push(BlockwiseShiftScale, &parts, [fixed(DType::F16, &shape)])[0];
+    let w = g.push(ShrinkDims, &[w, axes], [fixed(DType::F16, &[3, 5, 64])])[0];
+    g.push(Transpose, &[w, order], [fixed(DType::F16, &[3, 64, 5])])[0]
+}
+
+/// Products with the experts that `ids` name.
+fn experts(tokens: usize) -> Module {
+    let mut g = Graph::new("main");
+    let x = g.add_input("x", fixed(DType::F16, &[tokens, 1, 1, 64]));
+    let ids = g.add_input("ids", fixed(DType::I32, &[tokens, 2]));
+    let weights = compressed(&mut g);
     let op = GatherMm {
         right: true,
         ..GatherMm::default()
     };
     let out = g.push(
         op,
-        &[x, weights[0], ids],
+        &[x, weights, ids],
         [fixed(DType::F16, &[tokens, 2, 1, 5])],
     );
     g.add_output("y", out[0]);

@@ -302,8 +302,8 @@ impl Lowering<'_> {
             types.push(self.ty(op, *ty)?);
         }
         if rule.take == Take::Unshifted {
-            let zeros = no_shift(body, op, &inputs, types.first())?;
-            inputs.insert(3.min(inputs.len()), zeros.outputs[0]);
+            let (id, zeros) = no_shift(body, op, &inputs, types.first())?;
+            inputs.insert(3.min(inputs.len()), id);
             out.nodes.push(zeros);
         }
         let what = self.operation(op, rule, &types)?;
@@ -433,7 +433,7 @@ fn no_shift(
     op: &RawOp,
     inputs: &[ValueId],
     result: Option<&Type>,
-) -> Result<graph::Node> {
+) -> Result<(ValueId, graph::Node)> {
     let scale = inputs.get(1).and_then(|id| body.graph.ty(*id));
     let kind = result.and_then(Type::as_tensor).map(|t| t.dtype);
     let Some((scale, size)) = scale.and_then(Type::as_tensor).and_then(|scale| {
@@ -452,7 +452,7 @@ fn no_shift(
         ty: scale,
         storage: Storage::Splat(SharedBytes::from_vec(vec![0; size])),
     };
-    Ok(graph::Node::new(Constant(Arc::new(zeros)), &[], &[id]))
+    Ok((id, graph::Node::new(Constant(Arc::new(zeros)), &[], &[id])))
 }
 
 /// The single block of an operation that holds others; none where it has no body.
