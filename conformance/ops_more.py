@@ -5,13 +5,15 @@
 needs `coreai-core` (1.0.0b3 was used), `ml_dtypes` and `safetensors`. Every case is a small program in the dialect's text form:
 `DIR/OP/CASE.aimodel` is its asset, `DIR/OP/CASE.safetensors` holds every input as `in.NAME`, every state before the call as
 `state.NAME` and after it as `after.NAME`, every result as `out.NAME`. A case that the compiler or the runtime refuses is listed with
-its reason on standard error. `cargo xtask conformance ops DIR` repeats the calls.
+its reason on standard error. `cargo xtask conformance ops DIR` repeats the calls. Images are not in the runtime of the wheel: their
+results are computed here, as the documentation of the dialect says. `composites.py` does the same for the composites of `coreai-torch`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import os
 import re
 import sys
@@ -23,8 +25,9 @@ import ml_dtypes
 import numpy as np
 from safetensors.numpy import save_file
 
+from coreai._compiler._mlir_libs._coreaiIR._bindings.compiler import serialize_module_to_bytecode
 from coreai._compiler.ir import Module
-from coreai.authoring import AIProgram, Context
+from coreai.authoring import AIModelAsset, AIProgram, Context
 from coreai.runtime import NDArray
 
 F16, F32, F64, BF16 = np.float16, np.float32, np.float64, ml_dtypes.bfloat16
@@ -138,14 +141,18 @@ class Case:
     program: Program
     results: list[str]
     extra: str = ""
+    rewrite: Callable[[str], str] | None = None
+    """Changes the program in the form of the file, for what the compiler does not write."""
+    documented: list[np.ndarray] | None = None
+    """The results that the documentation gives, for what the runtime does not run."""
 
 
 CASES: list[Case] = []
 R = np.random.default_rng(7)
 
 
-def case(op: str, name: str, program: Program, *results: str, extra: str = "") -> None:
-    CASES.append(Case(op, name, program, list(results), extra))
+def case(op: str, name: str, program: Program, *results: str, extra: str = "", **more: Any) -> None:
+    CASES.append(Case(op, name, program, list(results), extra, **more))
 
 
 def normal(*shape: int, dtype: Any = F32) -> np.ndarray:
@@ -244,6 +251,224 @@ def states() -> None:
     p.last["s"] = p.op("write_handle", ["%s", b, joined], token)
     p.last["r"] = p.op("write_handle", ["%r", p.op("mul", [a, "%x"], ty), u1], token)
     case("join_token", "swap", p, a, b)
+
+
+def more_control_flow() -> None:
+    ty, count, token = tensor(F32, 4), tensor(I32), "!coreai.token"
+    for first, second in ((True, False), (False, True)):
+        p = Program({"a": np.array(first), "b": np.array(second), "x": normal(2, 3)})
+        plane = tensor(F32, 2, 3)
+        inner = ", ".join(p.region({}, lambda op=op: [p.op(op, ["%x"], plane)]) for op in ("relu", "abs"))
+        then = p.region({}, lambda: [p.op("if", ["%b"], plane, regions=inner), "%x"])
+        other = p.region({}, lambda: ["%x", p.op("exp", ["%x"], plane)])
+        case("if", f"nested_{first}_{second}".lower(), p, *p.op("if", ["%a"], plane, plane, regions=f"{then}, {other}"))
+    # What a branch does to a state, and what a loop does to one.
+    for taken in (True, False):
+        p = Program({"c": np.array(taken), "x": normal(4)}, {"s": normal(4)})
+        old, t1 = p.op("read_handle", ["%s", p.op("create_token", [], token)], ty, token)
+        then = p.region({}, lambda: [p.op("add", [old, "%x"], ty)])
+        other = p.region({}, lambda: [old])
+        p.last["s"] = p.op("write_handle", ["%s", p.op("if", ["%c"], ty, regions=f"{then}, {other}"), t1], token)
+        case("if", f"state_{taken}".lower(), p, old)
+    p = Program({"n": np.array(3, I32), "x": normal(4)}, {"s": normal(4)})
+    old, t1 = p.op("read_handle", ["%s", p.op("create_token", [], token)], ty, token)
+    one, zero = p.const(np.array(1, I32)), p.const(np.array(0, I32))
+    head = p.region({"i": count, "y": ty}, lambda i, y: [p.op("greater", ["%n", i], tensor(BOOL)), i, y], "condition")
+    body = p.region({"j": count, "z": ty}, lambda j, z: [p.op("add", [j, one], count), p.op("add", [z, "%x"], ty)])
+    turns, total = p.op("while", [zero, old], count, ty, regions=f"{head}, {body}")
+    p.last["s"] = p.op("write_handle", ["%s", total, t1], token)
+    case("while", "state", p, turns)
+    # A branch inside of a loop, and a value that no turn changes.
+    p = Program({"n": np.array(6, I32), "x": normal(4)})
+    head = p.region({"i": count, "y": ty}, lambda i, y: [p.op("not_equal", [i, "%n"], tensor(BOOL)), i, y], "condition")
+
+    def turn(i: str, y: str) -> list[str]:
+        odd = p.op("equal", [p.op("modulo", [i, p.const(np.array(2, I32))], count), p.const(np.array(1, I32))], tensor(BOOL))
+        then = p.region({}, lambda: [p.op("add", [y, "%x"], ty)])
+        other = p.region({}, lambda: [p.op("mul", [y, "%x"], ty)])
+        return [p.op("add", [i, p.const(np.array(1, I32))], count), p.op("if", [odd], ty, regions=f"{then}, {other}")]
+
+    body = p.region({"i2": count, "y2": ty}, turn)
+    case("while", "branches", p, *p.op("while", [p.const(np.array(0, I32)), "%x"], count, ty, regions=f"{head}, {body}"))
+    p = Program({"x": np.array([3, 1], F32)})
+    pair = tensor(F32, 2)
+    head = p.region({"y": pair}, lambda y: [p.op("reshape", [p.op("any", [p.op("greater", [p.const(np.array([40, 40], F32)), y], tensor(BOOL, 2)),
+                                                                        p.const(np.array([0], I32))], tensor(BOOL, 1)), p.const(np.array([], U32))],
+                                                 tensor(BOOL)), y], "condition")
+    body = p.region({"y2": pair}, lambda y: [p.op("add", [y, y], pair)])
+    case("while", "until_all", p, p.op("while", ["%x"], pair, regions=f"{head}, {body}"))
+
+
+def more_states() -> None:
+    token = "!coreai.token"
+    for dtype in (F16, BF16, I32, I8):
+        value = (lambda: normal(3, 2, dtype=dtype)) if np.dtype(dtype).kind not in "iu" else (lambda: whole(3, 2, dtype=dtype))
+        p = Program({"x": value()}, {"s": value()})
+        ty = tensor(dtype, 3, 2)
+        old, t1 = p.op("read_handle", ["%s", p.op("create_token", [], token)], ty, token)
+        p.last["s"] = p.op("write_handle", ["%s", "%x", t1], token)
+        case("write_handle", f"replace_{element(dtype)}", p, old)
+    ty = tensor(F32, 4)
+    p = Program({"x": normal(4)}, {"s": normal(4)})
+    value, t = p.op("read_handle", ["%s", p.op("create_token", [], token)], ty, token)
+    for _ in range(3):
+        t = p.op("write_handle", ["%s", p.op("add", [value, "%x"], ty), t], token)
+        value, t = p.op("read_handle", ["%s", t], ty, token)
+    p.last["s"] = t
+    case("write_handle", "three_times", p, value)
+    p = Program({"x": normal(4)}, {"s": normal(4)})
+    value, t = p.op("read_handle", ["%s", p.op("create_token", [], token)], ty, token)
+    p.last["s"] = t
+    case("read_handle", "only", p, p.op("mul", [value, "%x"], ty))
+    p = Program({"x": normal(4)}, {"s": normal(4)})
+    start = p.op("create_token", [], token)
+    reads = [p.op("read_handle", ["%s", start], ty, token) for _ in range(3)]
+    total = p.op("add", [p.op("add", [reads[0][0], reads[1][0]], ty), p.op("mul", [reads[2][0], "%x"], ty)], ty)
+    p.last["s"] = p.op("write_handle", ["%s", total, p.op("join_token", [t for _, t in reads], token)], token)
+    case("join_token", "three_reads", p, total)
+
+
+def spans() -> None:
+    """Slices whose bounds follow from extents or come from inputs, and cross."""
+    x = normal(5, 4)
+    for name, begin, end, step in (("crossed", [3, 0], [1, 4], [1, 1]), ("crossed_back", [1, 0], [3, 4], [-1, 1]), ("beyond", [4, 1], [99, 3], [1, 1]),
+                                   ("before", [-99, 1], [2, 3], [1, 1]), ("back_to_start", [3, 3], [-99, -99], [-2, -1]),
+                                   ("back_from_end", [-1, -1], [-4, -3], [-1, -1]), ("nothing", [2, 2], [2, 2], [1, 1])):
+        n = [len(range(d)[slice(b, e, s)]) for d, b, e, s in zip(x.shape, begin, end, step)]
+        p = Program({"x": x})
+        bounds = [p.const(np.array(v, I32)) for v in (begin, end, step)]
+        case("slice", f"span_{name}", p, p.op("slice", ["%x", *bounds], tensor(F32, *n)))
+        p = Program({"x": x, "b": np.array(begin, I32), "e": np.array(end, I32)})
+        case("slice", f"span_{name}_given", p, p.op("slice", ["%x", "%b", "%e", p.const(np.array(step, I32))], tensor(F32, "?", "?")))
+    # The last rows but k of an unknown number, the rows before an end that is counted from it, and more than there are.
+    for rows, back in ((5, 2), (5, 5), (3, 5)):
+        p = Program({"x": normal(rows, 4)}, dynamic={"x": tensor(F32, "?", 4)})
+        shape = p.op("get_shape", ["%x"], tensor(U32, 2))
+        length = p.op("cast", [p.op("slice", [shape, *[p.const(np.array([v], I32)) for v in (0, 1, 1)]], tensor(U32, 1))], tensor(I32, 1))
+        first = p.op("sub", [length, p.const(np.array([back], I32))], tensor(I32, 1))
+        begin = p.op("concat", [p.const(np.array(0, I32)), first, p.const(np.array([0], I32))], tensor(I32, 2))
+        end = p.op("concat", [p.const(np.array(0, I32)), length, p.const(np.array([4], I32))], tensor(I32, 2))
+        case("slice", f"last_{back}_of_{rows}", p, p.op("slice", ["%x", begin, end, p.const(np.array([1, 1], I32))], tensor(F32, "?", 4)))
+        p = Program({"x": normal(rows, 4)}, dynamic={"x": tensor(F32, "?", 4)})
+        bounds = [p.const(np.array(v, I32)) for v in ([0, 0], [-back, 4], [1, 1])]
+        case("slice", f"all_but_{back}_of_{rows}", p, p.op("slice", ["%x", *bounds], tensor(F32, "?", 4)))
+        p = Program({"x": normal(rows, 4)}, dynamic={"x": tensor(F32, "?", 4)})
+        bounds = [p.const(np.array(v, I32)) for v in ([-back, 0], [2**31 - 1, 4], [1, 1])]
+        case("slice", f"from_{back}_of_{rows}", p, p.op("slice", ["%x", *bounds], tensor(F32, "?", 4)))
+
+
+# ---- composites of models for phones -------------------------------------------------------------------------------------------------
+
+
+def declared(name: str, operands: dict[str, str], results: dict[str, str], body: Callable[..., list[str]], attrs: str = "") -> str:
+    """A private graph that is the body of a composite."""
+    inner = Program()
+    inner.types |= {f"%{n}": ty for n, ty in operands.items()}
+    values = body(inner, *[f"%{n}" for n in operands])
+    args = ", ".join(f'%{n}: {ty} {{coreai.name = "{n}"}}' for n, ty in operands.items())
+    outs = ", ".join(f'{ty} {{coreai.name = "{n}"}}' for n, ty in results.items())
+    listed = [", ".join(f'"{n}"' for n in names) for names in (operands, results)]
+    what = f'#coreai.composite_declaration<"{name}" = {{input_names = [{listed[0]}], op_attrs = {{{attrs}version = 1 : si64}}, output_names = [{listed[1]}]}}>'
+    lines = "\n".join(inner.lines)
+    end = f"coreai.output {', '.join(values)} : {', '.join(results.values())}"
+    return f"coreai.graph private noinline @body({args}) -> ({outs}) attributes {{composite_decl = {what}}} {{\n{lines}\n{end}\n}}"
+
+
+def phones() -> None:
+    for dtype, kind, q, dynamic in ((F16, U16, 3, False), (F32, I32, 4, False), (F16, U16, 5, True)):
+        n, width, length = 12, 8, "?" if dynamic else q
+        hint = "#coreaix.hw_constraints<IOSurface, alignments: [1x1x32x1], interleave: [1x1x1]>"
+        plain = tensor(dtype, 1, length, width)
+        hinted = plain[:-1] + f", {hint}>"
+
+        def rows(b: Program, ids: str, *tables: str) -> list[str]:
+            ids = b.op("cast", [ids], tensor(I32, 1, length))
+            ids = b.op("expand_dims", [ids, b.const(np.array([2], I32))], tensor(I32, 1, length, 1))
+            return [b.op("x.copy_with_constraints", [b.op("gather_nd", [t, ids], plain)], hinted) for t in tables]
+
+        tables = {"cos": normal(n, width, dtype=dtype), "sin": normal(n, width, dtype=dtype)}
+        p = Program({"pos": whole(1, q, low=0, high=n - 1, dtype=kind), **tables}, dynamic={"pos": tensor(kind, 1, "?")} if dynamic else {})
+        operands = {"pos_ids": p.types["%pos"], "cos_cache": p.types["%cos"], "sin_cache": p.types["%sin"]}
+        body = declared("rope_cached_cos_sin_gather", operands, {"gathered_cos": hinted, "gathered_sin": hinted}, rows)
+        found = [p.fresh(hinted), p.fresh(hinted)]
+        p.lines.append(f"{', '.join(found)} = coreai.invoke @body(%pos, %cos, %sin) : ({', '.join(operands.values())}) -> ({hinted}, {hinted})")
+        name = f"{element(dtype)}_{element(kind)}{'_dynamic' if dynamic else ''}"
+        case("rope_cached_cos_sin_gather", name, p, *[p.op("x.copy_discarding_constraints", [v], plain) for v in found], extra=body)
+    for q, scale in ((3, 0.021), (1, 0.5), (8, 0.0078)):
+        vocabulary, hidden = 16, 16
+        hint = "#coreaix.hw_constraints<IOSurface, alignments: [1x1x1x1], interleave: [8x1x1]>"
+        plain, out = tensor(I8, vocabulary, 1, hidden), tensor(F16, 1, q, 1, hidden)
+        hinted = plain[:-1] + f", {hint}>"
+
+        def decoded(b: Program, table: str, ids: str, scale: str, _: str) -> list[str]:
+            table = b.op("x.copy_discarding_constraints", [table], plain)
+            ids = b.op("expand_dims", [ids, b.const(np.array([2], I32))], tensor(I32, 1, q, 1))
+            rows = b.op("gather_nd", [table, ids], tensor(I8, 1, q, 1, hidden))
+            one = b.op("slice", [scale, *[b.const(np.array(v, I32)) for v in ([0, 0, 0], [1, 1, 1], [1, 1, 1])]], tensor(F16, 1, 1, 1))
+            one = b.op("reshape", [one, b.const(np.array([], U32))], tensor(F16))
+            zeros = [b.const(np.zeros((), dtype)) for dtype in (I8, F16)]
+            return [b.op("blockwise_shift_scale", [rows, one, *zeros], out)]
+
+        # The kernel of the runtime wants a table that is interleaved and a shape that is known: neither is an input.
+        p = Program({"ids": whole(1, q, low=0, high=vocabulary - 1), "scale": np.array(scale, F16)})
+        table = p.op("x.copy_with_constraints", [p.const(whole(vocabulary, 1, hidden, low=-127, high=127, dtype=I8))], hinted)
+        shape = p.op("get_shape", ["%ids"], tensor(U32, 2))
+        final = p.op("concat", [p.const(np.array(0, I32)), shape, p.const(np.array([1, hidden], U32))], tensor(U32, 4))
+        last = p.op("slice", [final, *[p.const(np.array([v], I32)) for v in (1, 4, 1)]], tensor(U32, 3))
+        repeated = p.op("broadcast_to", ["%scale", last], tensor(F16, q, 1, hidden))
+        operands = {"embedding_table": hinted, "input_ids": p.types["%ids"], "scale": p.types[repeated], "final_shape": p.types[final]}
+        body = declared("fused_interleaved_embedding_gather_dequant_reshape", operands, {"output": out}, decoded)
+        found = p.fresh(out)
+        p.lines.append(f"{found} = coreai.invoke @body({table}, %ids, {repeated}, {final}) : ({', '.join(operands.values())}) -> {out}")
+        case("fused_interleaved_embedding_gather_dequant_reshape", f"tokens_{q}", p, found, extra=body)
+
+
+def experts() -> None:
+    """`gather_mm` over matrices that stay compressed: `[1, experts, out, in]` codes, a scale for every 32 of a row."""
+    for tokens, kind, bits in ((1, "si4", 4), (24, "si4", 4), (3, "si8", 8)):
+        count, n, k = 4, 6, 64
+        p = Program({"x": normal(tokens, 1, 1, k, dtype=F16), "ids": whole(tokens, 2, low=0, high=count - 1)})
+        low = -(1 << (bits - 1))
+        codes = whole(1, count, n, k, low=low, high=-low - 1, dtype=I8)
+        zeros = np.zeros((1, count, n, k // 32), I8)
+        parts = [p.packed(codes, kind, bits) if bits < 8 else p.const(codes), p.const(R.uniform(0.01, 0.05, (1, count, n, k // 32)).astype(F16)),
+                 p.packed(zeros, kind, bits) if bits < 8 else p.const(zeros), p.const(zeros.astype(F16))]
+        w = p.op("blockwise_shift_scale", parts, tensor(F16, 1, count, n, k))
+        w = p.op("shrink_dims", [w, p.const(np.array([0], I32))], tensor(F16, count, n, k))
+        w = p.op("transpose", [w, p.const(np.array([0, 2, 1], U32))], tensor(F16, count, k, n))
+        out = tensor(F16, tokens, 2, 1, n)
+
+        def body(b: Program, lhs: str, rhs: str, ids: str) -> list[str]:
+            ids = b.op("expand_dims", [ids, b.const(np.array([2], I32))], tensor(I32, tokens, 2, 1))
+            picked = b.op("gather_nd", [rhs, ids], tensor(F16, tokens, 2, k, n))
+            return [b.op("decomposable.broadcasting_batch_matmul", [lhs, picked], out)]
+
+        operands = {"lhs": p.types["%x"], "rhs": p.types[w], "rhs_indices": p.types["%ids"]}
+        extra = declared("gather_mm", operands, {"output": out}, body, "num_batch_axes = 0 : si64, ")
+        found = p.fresh(out)
+        p.lines.append(f"{found} = coreai.invoke @body(%x, {w}, %ids) : ({', '.join(operands.values())}) -> {out}")
+        case("gather_mm", f"compressed_{kind}_{tokens}", p, found, extra=extra)
+
+
+def images() -> None:
+    """Images, which the runtime of the wheel does not have: the results are those of the documentation, by NumPy."""
+    for name, planes in (("24RGB", 3), ("32BGRA", 4), ("32ARGB", 4), ("420YpCbCr8Planar", None)):
+        h, w = 4, 6
+        shape = (h, w, planes) if planes else (h * w + 2 * (h // 2) * (w // 2),)
+        pixels = whole(*shape, low=0, high=255, dtype=U8)
+        image, bytes_, wide = f"!coreai.image<<k{name}> x {h} : i64 x {w} : i64>", tensor(U8, *shape), tensor(F32, *shape)
+        p = Program({"x": pixels})
+        p.types["%x"] = image
+        there = p.op("image_to_tensor", ["%x"], bytes_)
+        halved = p.op("mul", [p.op("cast", [there], wide), p.const(np.full(shape, 0.5, F32))], wide)
+        case("image_to_tensor", name, p, halved, documented=[pixels.astype(F32) * F32(0.5)])
+        p = Program({"x": pixels})
+        changed = p.op("maximum", ["%x", p.const(np.full(shape, 100, U8))], bytes_)
+        case("tensor_to_image", name, p, p.op("tensor_to_image", [changed], image), documented=[np.maximum(pixels, U8(100))])
+        p = Program({"x": pixels})
+        p.types["%x"] = image
+        reversed_ = p.op("reverse", [p.op("image_to_tensor", ["%x"], bytes_), p.const(np.array([0], I32))], bytes_)
+        case("tensor_to_image", f"{name}_both_ways", p, p.op("tensor_to_image", [reversed_], image), documented=[pixels[::-1].copy()])
 
 
 # ---- kinds of elements -----------------------------------------------------------------------------------------------------------
@@ -345,6 +570,44 @@ def quantization() -> None:
         p = Program({"x": x})
         operands = ["%x", p.const(np.array(0.07, F32)), p.const(np.array(2, I8)), p.const(np.array(0.5, F32)), p.const(np.array([0, 1], I32))]
         case(op, "whole", p, p.op(op, operands, tensor(I8 if op == "quantize" else F32, 3, 4)))
+
+
+def first_version(op: str) -> Callable[[str], str]:
+    """Turns an operation with two offsets into its first version, which has no second one."""
+
+    def rewrite(text: str) -> str:
+        found = re.search(rf'^( *)(%\d+) = "aicode.{op}_v2"\((.*?)\)', text, re.M)
+        assert found is not None
+        end = re.compile(rf"^.*: \((.*)\) -> (.*)$", re.M) if "({" not in found[0] + text[found.end():][:3] else re.compile(
+            rf"^{found[1]}\}}\) : \((.*)\) -> (.*)$", re.M)
+        types = end.search(text, found.start())
+        assert types is not None
+        operands, kinds = found[3].split(", "), re.findall(r"!aicode.tensor_v1<[^>]*>", types[1])
+        del operands[3], kinds[3]
+        body = ""
+        if "({" in text[found.end():][:3]:
+            args = ", ".join(f"%w{i}: {kind}" for i, kind in enumerate(kinds))
+            body = (f'({{\n^bb0({args}):\n%wide = "aicode.primitive.cast_v1"(%w0) : ({kinds[0]}) -> {types[2]}\n'
+                    f'"aicode.dataflow.yield_v1"(%wide) : ({types[2]}) -> ()\n}})')
+        line = f'{found[2]} = "aicode.{op}_v1"({", ".join(operands)}) {body} : ({", ".join(kinds)}) -> {types[2]}'
+        return text[:found.start()] + line + text[types.end():]
+
+    return rewrite
+
+
+def first_versions() -> None:
+    for dtype in (F16, F32):
+        p = Program({"x": normal(1, 8, dtype=dtype)})
+        parts = [p.const(whole(4, 8, dtype=I8)), p.const(R.uniform(0.1, 0.4, (4, 2)).astype(dtype)), p.const(whole(4, 2, dtype=I8)),
+                 p.const(np.zeros((4, 2), dtype))]
+        w = p.op("blockwise_shift_scale", parts, tensor(dtype, 4, 8))
+        case("blockwise_shift_scale", f"first_version_{element(dtype)}", p, p.op("decomposable.broadcasting_mul", [w, "%x"], tensor(dtype, 4, 8)),
+             rewrite=first_version("primitive.blockwise_shift_scale"))
+    for op, x in (("quantize", normal(3, 4)), ("dequantize", whole(3, 4, dtype=I8))):
+        p = Program({"x": x})
+        scale, zero = R.uniform(0.05, 0.2, 3).astype(F32), whole(3, dtype=I8)
+        operands = ["%x", p.const(scale), p.const(zero), p.const(np.zeros(3, F32)), p.const(np.array(0, I32))]
+        case(op, "first_version", p, p.op(op, operands, tensor(I8 if op == "quantize" else F32, 3, 4)), rewrite=first_version(op))
 
 
 def sparse() -> None:
@@ -500,7 +763,7 @@ def sampling() -> None:
 
 
 def draw() -> None:
-    for family in (control_flow, wrappers, states, complex_numbers, narrow_kinds, quantization, sparse, shapes, empty_and_single,
+    for family in (control_flow, wrappers, states, more_control_flow, more_states, spans, phones, experts, images, first_versions, complex_numbers, narrow_kinds, quantization, sparse, shapes, empty_and_single,
                    dynamic, windows, sampling):
         family()
 
@@ -514,6 +777,16 @@ async def run(c: Case, asset: Any) -> tuple[dict[str, np.ndarray], dict[str, np.
         return {k: np.array(v.numpy()) for k, v in result.items()}, {k: np.array(v.numpy()) for k, v in state.items()}
 
 
+def rewritten(asset: AIModelAsset, path: Path, rewrite: Callable[[str], str]) -> AIModelAsset:
+    """The asset with its program changed in the form that the file has."""
+    program = path / "main.mlirb"
+    with Context():
+        module = Module.parse(rewrite(str(Module.parse(program.read_bytes()))))
+        serialize_module_to_bytecode(module=module, package_path=program, dialect_version=20251112, bytecode_version=6)
+    (path / "main.hash").write_bytes(hashlib.sha256(program.read_bytes()).digest())
+    return AIModelAsset.load(path)
+
+
 def write(c: Case, out: Path) -> str:
     folder = out / c.op
     folder.mkdir(parents=True, exist_ok=True)
@@ -523,7 +796,12 @@ def write(c: Case, out: Path) -> str:
     with Context():
         module = Module.parse(text)
         asset = AIProgram._from_mlir_module(module).save_asset(folder / f"{c.name}.aimodel")
-    results, after = asyncio.run(run(c, asset))
+    if c.rewrite is not None:
+        asset = rewritten(asset, folder / f"{c.name}.aimodel", c.rewrite)
+    if c.documented is not None:
+        results, after = {f"out{i}": v for i, v in enumerate(c.documented)}, {}
+    else:
+        results, after = asyncio.run(run(c, asset))
     tensors = {f"in.{k}": v for k, v in c.program.inputs.items()} | {f"state.{k}": v for k, v in c.program.states.items()}
     tensors |= {f"out.{k}": v for k, v in results.items()} | {f"after.{k}": v for k, v in after.items()}
     save_file({k: np.ascontiguousarray(v).reshape(v.shape) for k, v in tensors.items()}, folder / f"{c.name}.safetensors")

@@ -116,18 +116,4 @@ impl<'a> Callee<'a> {
             Self::Command(binary, asset) => binary.call(asset, function, inputs, states),
         }
     }
-
-    /// Calls a function by the interpreter, where the library runs it.
-    pub(crate) fn interpret(
-        &self,
-        function: &str,
-        inputs: &NamedTensors,
-        states: &NamedTensors,
-    ) -> Result<Option<Results>, Failure> {
-        let Self::Module(module) = self else {
-            return Ok(None);
-        };
-        let function = Function::new(module.clone(), function, 1)?;
-        Ok(Some(function.interpreted().call(inputs, states)?))
-    }
 }

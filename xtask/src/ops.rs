@@ -10,15 +10,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use russet::Results;
 use russet::tensors::{self, NamedTensors};
+use russet::{Function, Results};
+use russet_graph::exec::PlanOptions;
+use russet_graph::graph::Module;
+use russet_graph::ops::decompose::composites;
 use russet_graph::ops::shape::unravel;
+use russet_graph::passes::flatten;
 use russet_graph::tensor::{Tensor, TensorMut, strides};
 
 use crate::caller::{Binary, Callee};
 use crate::tally::{Failure, Tally, chain};
-use ulps::{Bound, By};
+use ulps::{Bound, By, Case};
 
 /// Repeats every recorded call below a folder, with a line for every operation and one for every case that failed.
 pub(crate) fn replay_all(folder: &Path, binary: Option<&Binary>) -> Result<Tally, Failure> {
@@ -131,22 +136,52 @@ impl Record {
     }
 }
 
-/// Repeats one call, by a plan and by the interpreter (or by the command), and gives the distance of its worst element, in parts
-/// of what is allowed.
+/// Repeats one call, and gives the distance of the worst element, in parts of what is allowed.
 fn replay(op: &str, asset: &Path, binary: Option<&Binary>) -> Result<f64, Failure> {
     let record = Record::read(op, &asset.with_extension("safetensors"))?;
-    let callee = Callee::open(asset, binary)?;
-    let results = callee.call("main", &record.inputs, &record.states)?;
-    let planned = compare(op, &record, &results, By::Plan)?;
-    let interpreted = match callee.interpret("main", &record.inputs, &record.states)? {
-        Some(results) => compare(op, &record, &results, By::Interpreter)
-            .map_err(|e| format!("interpreted, {e}"))?,
-        None => 0.0,
-    };
-    Ok(planned.max(interpreted))
+    let name = asset.file_stem().unwrap_or_default().to_string_lossy();
+    let case = Case { op, name: &name };
+    match Callee::open(asset, binary)? {
+        Callee::Module(module) => replay_here(case, &record, &module),
+        command => {
+            let results = command.call("main", &record.inputs, &record.states)?;
+            compare(case, &record, &results, By::Plan)
+        }
+    }
 }
 
-fn compare(op: &str, record: &Record, results: &Results, by: By) -> Result<f64, Failure> {
+/// By a plan with composites whole, by a plan with their bodies and by the interpreter.
+fn replay_here(case: Case<'_>, record: &Record, module: &Arc<Module>) -> Result<f64, Failure> {
+    if composites().any(|name| name == case.op) && !runs_whole(case.op, module)? {
+        return Err("it does not run whole".into());
+    }
+    let mut bodies = PlanOptions::default();
+    bodies.whole_composites = false;
+    let mut worst: f64 = 0.0;
+    for (how, options) in [("whole", PlanOptions::default()), ("by bodies", bodies)] {
+        let mut function = Function::planned(module.clone(), "main", 1, &options)?;
+        let results = function.call(&record.inputs, &record.states);
+        let distance = compare(case, record, &results?, By::Plan);
+        worst = worst.max(distance.map_err(|e| format!("{how}, {e}"))?);
+        if how == "whole" {
+            let results = function.interpreted().call(&record.inputs, &record.states);
+            let distance = compare(case, record, &results?, By::Interpreter);
+            worst = worst.max(distance.map_err(|e| format!("interpreted, {e}"))?);
+        }
+    }
+    Ok(worst)
+}
+
+/// Whether the function of a composite's case becomes one with the operation of that name.
+fn runs_whole(op: &str, module: &Module) -> Result<bool, Failure> {
+    let main = module
+        .graph("main")
+        .ok_or("there is no function \"main\"")?;
+    let flat = flatten(module, main, true)?;
+    Ok(flat.body.nodes.iter().any(|node| node.op.name() == op))
+}
+
+fn compare(case: Case<'_>, record: &Record, results: &Results, by: By) -> Result<f64, Failure> {
     if record.outputs.len() != results.outputs.len() {
         return Err(format!(
             "{} results, recorded {}",
@@ -164,7 +199,7 @@ fn compare(op: &str, record: &Record, results: &Results, by: By) -> Result<f64, 
         for (name, want) in expected {
             let got = computed.iter().find(|(n, _)| n == name);
             let (_, got) = got.ok_or_else(|| format!("there is no result {name:?}"))?;
-            worst = worst.max(distance(Bound::of(op, want, by), name, got, want)?);
+            worst = worst.max(distance(Bound::of(case, want, by), name, got, want)?);
         }
     }
     Ok(worst)

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::error::OpError;
 use crate::text::{is_word, quoted};
 use crate::types::Type;
 
@@ -120,6 +121,36 @@ pub fn roles(attributes: &[(Arc<str>, Attr)]) -> Vec<&str> {
         Some(Attr::List(items)) => items.iter().filter_map(Attr::as_str).collect(),
         _ => Vec::new(),
     }
+}
+
+/// Checks that a composite's declaration is of version 1, as one without a version is, and has no attributes but these (and
+/// `inputs`): one of another version, or with more to say, means something else.
+pub fn only(attributes: &[(Arc<str>, Attr)], known: &[&str]) -> Result<(), OpError> {
+    let fits = |(name, value): &(Arc<str>, Attr)| match &**name {
+        "version" => *value == Attr::Int(1),
+        "inputs" => true,
+        name => known.contains(&name),
+    };
+    if attributes.iter().all(fits) {
+        return Ok(());
+    }
+    Err(OpError::Attribute {
+        name: "version",
+        expected: "1, with the attributes of that version",
+    })
+}
+
+/// The attribute called `name` read by `read`, or `default` where there is none.
+pub fn value_or<'a, T>(
+    attributes: &'a [(Arc<str>, Attr)],
+    name: &'static str,
+    default: T,
+    (read, expected): (impl Fn(&'a Attr) -> Option<T>, &'static str),
+) -> Result<T, OpError> {
+    let found = find(attributes, name).filter(|a| **a != Attr::Unit);
+    found
+        .map_or(Some(default), read)
+        .ok_or(OpError::Attribute { name, expected })
 }
 
 /// A list of texts.

@@ -2,7 +2,7 @@
 //!
 //! A function is planned where its extents follow from those of its inputs. Where an extent follows from the *values* of a
 //! tensor (`non_zero`, a `range` up to a computed number) or elements narrower than a byte are computed, the interpreter runs
-//! it, with the same results and slowly.
+//! it, with the same results and slowly; so it does where the lengths of a call make a symbolic bound count from the end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -131,6 +131,16 @@ pub struct Function {
 impl Function {
     /// Prepares a function of a verified module, to run on this many threads (0: one a CPU).
     pub fn new(module: Arc<Module>, name: &str, threads: usize) -> Result<Self, CallError> {
+        Self::planned(module, name, threads, &PlanOptions::default())
+    }
+
+    /// Like [`Self::new`], planned as `options` say.
+    pub fn planned(
+        module: Arc<Module>,
+        name: &str,
+        threads: usize,
+        options: &PlanOptions,
+    ) -> Result<Self, CallError> {
         if !module.functions().any(|g| &*g.name == name) {
             let names: Vec<&str> = module.functions().map(|g| &*g.name).collect();
             return Err(CallError::NoFunction {
@@ -138,7 +148,7 @@ impl Function {
                 functions: names.join(", "),
             });
         }
-        let plan = match Plan::build(&module, name, &PlanOptions::default()) {
+        let plan = match Plan::build(&module, name, options) {
             Ok(plan) => Some(Executor::new(Arc::new(plan), Arc::new(Pool::new(threads)))),
             Err(PlanError::Node(NodeError {
                 error: OpError::Unknown(_),
@@ -179,7 +189,10 @@ impl Function {
         };
         let bound = Binding::new(graph).bind(inputs, states)?;
         match &mut self.plan {
-            Some(executor) => planned(executor, &bound),
+            Some(executor) => match planned(executor, &bound) {
+                Err(CallError::Run(RunError::Extent { .. })) => interpreted(&module, graph, bound),
+                results => results,
+            },
             None => interpreted(&module, graph, bound),
         }
     }

@@ -4,7 +4,7 @@ use russet_graph::attr::Attr;
 use russet_graph::graph::Composite;
 use russet_graph::ops::decompose::decompose;
 use russet_graph::ops::*;
-use russet_graph::tensor::Tensor;
+use russet_graph::tensor::{Scalar, Tensor};
 use russet_graph::types::{DType, TensorType};
 
 use super::{Builder, Choices, Val, filled};
@@ -24,43 +24,133 @@ fn operand(b: &mut Builder, c: &mut Choices<'_>, dtype: DType, shape: &[usize]) 
     Some(b.add_input(&name, tensor, ty))
 }
 
-/// Attention, a norm or a rotation with its operands.
-fn some(b: &mut Builder, c: &mut Choices<'_>) -> Option<(Op, Vec<Val>)> {
+/// Integers below `n`.
+fn picks(b: &mut Builder, c: &mut Choices<'_>, shape: &[usize], n: usize) -> Option<Val> {
+    let values: Vec<i64> = (0..shape.iter().product::<usize>())
+        .map(|_| c.below(n) as i64)
+        .collect();
+    b.constant(Tensor::from_ints(DType::I32, shape, &values).ok()?)
+}
+
+/// An operation and its operands.
+type Whole = (Op, Vec<Val>);
+
+/// A composite with its operands.
+fn some(b: &mut Builder, c: &mut Choices<'_>) -> Option<Whole> {
+    const KINDS: [fn(&mut Builder, &mut Choices<'_>, DType) -> Option<Whole>; 7] = [
+        scaled,
+        rotation,
+        attention,
+        attention,
+        picked_product,
+        tables,
+        embedding,
+    ];
     let dtype = [DType::F32, DType::F16][c.below(2)];
-    let (heads, groups) = (1 + c.below(2), 1 + c.below(2));
-    let (q, k) = (1 + c.below(4), 1 + c.below(6));
-    let query = operand(b, c, dtype, &[1, heads * groups, q, WIDTH])?;
-    match c.below(3) {
-        0 => {
-            let scale = operand(b, c, dtype, &[WIDTH])?;
-            Some((rms_norm::RmsNorm { eps: 1e-6 }.into(), vec![query, scale]))
-        }
-        1 => {
-            let op = rope::Rope {
-                base: 1e4,
-                scale: 1.0,
-                dims: None,
-                interleaved: c.coin(),
-                second: rope::Second::Positions,
-            };
-            let positions: Vec<i64> = (0..q).map(|i| (i + c.below(9)) as i64).collect();
-            let positions = Tensor::from_ints(DType::I32, &[1, q], &positions).ok()?;
-            let positions = b.constant(positions)?;
-            Some((op.into(), vec![query, positions]))
-        }
-        _ => {
-            let shape = [1, heads, q + k, WIDTH];
-            let key = operand(b, c, dtype, &shape)?;
-            let value = operand(b, c, dtype, &shape)?;
-            let causal = c.coin();
-            let op = scaled_dot_product_attention::ScaledDotProductAttention {
-                scale: None,
-                causal,
-                window: if causal { c.below(3) } else { 0 },
-            };
-            Some((op.into(), vec![query, key, value]))
-        }
+    KINDS[c.below(KINDS.len())](b, c, dtype)
+}
+
+fn scaled(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<Whole> {
+    let shape = [1 + c.below(2), 1 + c.below(4), WIDTH];
+    let x = operand(b, c, dtype, &shape)?;
+    let kind = [dtype, DType::F32][c.below(2)];
+    let scale = operand(b, c, kind, &[WIDTH])?;
+    Some((rms_norm::RmsNorm { eps: 1e-6 }.into(), vec![x, scale]))
+}
+
+fn rotation(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<Whole> {
+    use rope::Part;
+    let (batch, q) = (1 + c.below(2), 1 + c.below(4));
+    let shape = [batch, 1 + c.below(3), q, WIDTH];
+    let x = operand(b, c, dtype, &shape)?;
+    let sets: [&[Part]; 5] = [
+        &[],
+        &[Part::Positions],
+        &[Part::Offset],
+        &[Part::Positions, Part::Frequencies],
+        &[Part::Cos, Part::Sin],
+    ];
+    let parts = sets[c.below(sets.len())];
+    let op = rope::Rope {
+        base: 1e4,
+        scale: [1.0, 0.5][c.below(2)],
+        dims: None,
+        interleaved: c.coin(),
+        parts: rope::Parts::of(parts),
+    };
+    let mut operands = vec![x];
+    for part in parts {
+        operands.push(match part {
+            Part::Cos | Part::Sin => operand(b, c, dtype, &[q, WIDTH / 2])?,
+            Part::Positions => picks(b, c, &[batch, q], 12)?,
+            Part::Frequencies => operand(b, c, DType::F32, &[WIDTH / 2])?,
+            Part::Offset => picks(b, c, &[], 12)?,
+        });
     }
+    Some((op.into(), operands))
+}
+
+fn attention(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<Whole> {
+    let [batch, heads, groups] = [(); 3].map(|()| 1 + c.below(2));
+    let (q, k) = (1 + c.below(4), 1 + c.below(6));
+    let query = operand(b, c, dtype, &[batch, heads * groups, q, WIDTH])?;
+    let key = operand(b, c, dtype, &[batch, heads, q + k, WIDTH])?;
+    let value = operand(b, c, dtype, &[batch, heads, q + k, WIDTH])?;
+    let mask = c.below(3) == 0;
+    let op = scaled_dot_product_attention::ScaledDotProductAttention {
+        causal: !mask && c.coin(),
+        window: if mask { 0 } else { c.below(3) },
+        mask,
+        sinks: c.below(3) == 0,
+        ..Default::default()
+    };
+    let mut operands = vec![query, key, value];
+    if op.mask {
+        let shape = [1, [1, heads * groups][c.below(2)], q, q + k];
+        let seen: Vec<Scalar> = (0..shape.iter().product::<usize>())
+            .map(|_| Scalar::Bool(c.below(3) > 0))
+            .collect();
+        operands.push(b.constant(Tensor::from_scalars(DType::Bool, &shape, &seen).ok()?)?);
+    }
+    if op.sinks {
+        operands.push(operand(b, c, dtype, &[heads * groups])?);
+    }
+    Some((op.into(), operands))
+}
+
+fn picked_product(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<Whole> {
+    let (tokens, chosen, experts) = (1 + c.below(3), 1 + c.below(2), 1 + c.below(4));
+    let shape = [tokens, 1, 1 + c.below(2), 6];
+    let lhs = operand(b, c, dtype, &shape)?;
+    let rhs = operand(b, c, dtype, &[experts, 6, 5])?;
+    let ids = picks(b, c, &[tokens, chosen], experts)?;
+    let op = gather_mm::GatherMm {
+        right: true,
+        ..Default::default()
+    };
+    Some((op.into(), vec![lhs, rhs, ids]))
+}
+
+fn tables(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<Whole> {
+    let (n, q) = (1 + c.below(6), 1 + c.below(4));
+    let ids = picks(b, c, &[1, q], n)?;
+    let (cos, sin) = (
+        operand(b, c, dtype, &[n, 4])?,
+        operand(b, c, dtype, &[n, 4])?,
+    );
+    let op = rope_cached_cos_sin_gather::RopeCachedCosSinGather;
+    Some((op.into(), vec![ids, cos, sin]))
+}
+
+fn embedding(b: &mut Builder, c: &mut Choices<'_>, dtype: DType) -> Option<Whole> {
+    let (n, q) = (1 + c.below(6), 1 + c.below(4));
+    let codes: Vec<f64> = (0..n * 4).map(|_| c.below(256) as f64 - 128.0).collect();
+    let table = b.constant(filled(DType::I8, &[n, 1, 4], &codes).ok()?)?;
+    let ids = picks(b, c, &[1, q], n)?;
+    let scale = operand(b, c, dtype, &[q, 1, 4])?;
+    let shape = b.ints(DType::U32, &[1, q as i64, 1, 4])?;
+    let op = fused_interleaved_embedding_gather_dequant_reshape::FusedInterleavedEmbeddingGatherDequantReshape;
+    Some((op.into(), vec![table, ids, scale, shape]))
 }
 
 /// A composite as one operation.

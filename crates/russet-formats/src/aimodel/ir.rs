@@ -1,8 +1,8 @@
 //! The program: operations, blocks and regions.
 //!
 //! Operands are numbers that count the values visible at a point: those of the enclosing regions first, then those of the
-//! region itself, each region announcing how many it defines. A region that is isolated from above starts again at zero and
-//! lies in a section of its own. This module turns the numbers into identities that are unique within an isolated region.
+//! region itself, each region announcing how many it defines. Regions that are isolated from above start again at zero, and
+//! those of one operation lie in a section of their own. This module turns the numbers into identities that are unique within an isolated region.
 
 use std::sync::Arc;
 
@@ -280,27 +280,26 @@ impl Reader<'_> {
         let (count, isolated) = c.flagged("regions")?;
         let count = c.checked_count("regions", count, 1)?;
         let mut regions = Vec::with_capacity(count);
-        for _ in 0..count {
-            if !isolated {
+        if !isolated {
+            for _ in 0..count {
                 regions.push(self.region(c, scope, depth + 1, false)?);
-                continue;
             }
-            let at = c.offset();
-            let (number, range) = section(c)?;
-            if number != 4 {
-                return Err(ReadError::new(
-                    Section::Program,
-                    at,
-                    Problem::Unknown {
-                        what: "section",
-                        code: number as u64,
-                    },
-                ));
-            }
-            let mut inner = c.at(range);
-            regions.push(self.region(&mut inner, &mut Scope::default(), depth + 1, true)?);
-            inner.finish("an isolated region")?;
+            return Ok(regions);
         }
+        let at = c.offset();
+        let (number, range) = section(c)?;
+        if number != 4 {
+            let problem = Problem::Unknown {
+                what: "section",
+                code: number as u64,
+            };
+            return Err(ReadError::new(Section::Program, at, problem));
+        }
+        let mut inner = c.at(range);
+        for _ in 0..count {
+            regions.push(self.region(&mut inner, &mut Scope::default(), depth + 1, true)?);
+        }
+        inner.finish("isolated regions")?;
         Ok(regions)
     }
 

@@ -152,6 +152,8 @@ pub struct Plan {
     pub(crate) inputs: Vec<PlanInput>,
     pub(crate) states: Vec<PlanState>,
     pub(crate) outputs: Vec<PlanOutput>,
+    /// Dims that are 0 or more, or the plan does not hold.
+    pub(crate) assumed: Vec<DimRef>,
 }
 
 /// A buffer's demand on its slot.
@@ -324,8 +326,10 @@ impl<'a> Assembly<'a> {
         });
         let outputs = outputs.collect();
         let (inputs, states) = self.ports()?;
+        let assumed = self.dims.add_all(&lowered.assumed);
         Ok(Plan {
             function: function.into(),
+            assumed,
             dims: self.dims,
             steps,
             uses,

@@ -32,6 +32,12 @@ impl DimTable {
         dims.iter().map(|d| self.add(d)).collect()
     }
 
+    /// The expression at a place.
+    pub(crate) fn name(&self, at: DimRef) -> String {
+        let dim = self.dims.get(at.0 as usize);
+        dim.map(ToString::to_string).unwrap_or_default()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.dims.len()
     }

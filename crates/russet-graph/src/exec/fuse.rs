@@ -302,6 +302,14 @@ impl Fusion {
                 What::Matmul => Box::new(kernels::Matmul {
                     rounding: Rounding::F32,
                 }),
+                What::Gathered(op) => Box::new(kernels::GatherMatmul {
+                    op: *op,
+                    rounding: Rounding::F32,
+                }),
+                What::Experts(kernel) => Box::new(kernels::GatherLinear {
+                    exact: false,
+                    ..kernel.clone()
+                }),
                 _ => continue,
             };
         }
@@ -380,7 +388,14 @@ impl CloneShape for Option<StepDraft> {
             return None;
         };
         Some(Shape {
-            by_rows: !matches!(step.what, What::Other | What::Attention(_) | What::Matmul),
+            by_rows: !matches!(
+                step.what,
+                What::Other
+                    | What::Attention(_)
+                    | What::Matmul
+                    | What::Gathered(_)
+                    | What::Experts(_)
+            ),
             inputs: step.inputs.clone(),
             output: output.clone(),
         })

@@ -23,4 +23,6 @@ pub use view::{MAX_RANK, View};
 pub use work::StepWork;
 
 #[cfg(test)]
+mod programs;
+#[cfg(test)]
 mod tests;

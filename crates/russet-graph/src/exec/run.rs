@@ -37,7 +37,8 @@ pub enum RunError {
         /// What the function takes.
         expected: String,
     },
-    /// Lengths that contradict the graph.
+    /// Lengths that contradict the graph, or that the plan does not allow for: a bound that counts from the end, a span that is
+    /// empty. Nothing has run.
     #[error("{function}: the lengths given make the extent {dim} invalid")]
     Extent {
         /// The function.
@@ -375,6 +376,9 @@ impl Executor {
         plan.dims
             .evaluate(&lookup, &mut self.dims)
             .map_err(|d| invalid(d.to_string()))?;
+        if let Some(at) = plan.assumed.iter().find(|d| self.dims[d.0 as usize] < 0) {
+            return Err(invalid(plan.dims.name(*at)));
+        }
         for slot in &plan.uses {
             let elements = usize::try_from(self.dims[slot.elements.0 as usize])
                 .map_err(|_| invalid("a negative length".into()))?;

@@ -10,9 +10,21 @@ use crate::types::{DType, TensorType};
 
 simple_op! {
     /// Operands: data, scale, zero point, shift. `out = (data - zero) · scale + shift`, where the last three hold one element for a
-    /// block of the data: along every axis the data's extent is a multiple of theirs. The result has the shift's kind. It is computed
-    /// as written where data is smaller than a byte, else as `data · scale + (shift - zero · scale)`; every step is rounded.
+    /// block of the data: along every axis the data's extent is a multiple of theirs. One without axes counts for all of the data.
+    /// The result has the shift's kind. It is computed as written where data is smaller than a byte, else as
+    /// `data · scale + (shift - zero · scale)`; every step is rounded.
     BlockwiseShiftScale
+}
+
+/// The parameter, of `blocks`, that element `i` of `shape` belongs to.
+fn block(i: usize, shape: &[usize], blocks: &[usize]) -> usize {
+    let (mut rest, mut at, mut stride) = (i, 0, 1);
+    for (d, n) in shape.iter().zip(blocks).rev() {
+        at += rest % d / (d / n) * stride;
+        rest /= d;
+        stride *= n;
+    }
+    at
 }
 
 impl OpDef for BlockwiseShiftScale {
@@ -33,31 +45,22 @@ impl OpDef for BlockwiseShiftScale {
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
         let (data, scale, zero, shift) = (&inputs[0], &inputs[1], &inputs[2], &inputs[3]);
-        let fits = data.shape.len() == scale.shape.len()
-            && scale.shape == zero.shape
-            && scale.shape == shift.shape
-            && data
-                .shape
-                .iter()
-                .zip(&scale.shape)
-                .all(|(d, s)| *s != 0 && d % s == 0);
-        if !fits {
+        let whole = |p: &Tensor| {
+            let blocks = data.shape.iter().zip(&p.shape);
+            let rank = p.shape.len() == data.shape.len();
+            p.shape.is_empty() || (rank && blocks.into_iter().all(|(d, s)| *s != 0 && d % s == 0))
+        };
+        if ![scale, zero, shift].into_iter().all(whole) {
             return Err(OpError::shapes(
-                "the data is whole blocks of the scale",
-                &[&data.shape, &scale.shape],
+                "the data is whole blocks of the scale, the zero point and the shift",
+                &[&data.shape, &scale.shape, &zero.shape, &shift.shape],
             ));
         }
         let (kind, bytes) = (shift.dtype, data.dtype.size().is_some());
         let mut out = TensorMut::zeros(kind, &data.shape)?;
         for i in 0..out.len() {
-            let (mut rest, mut at, mut stride) = (i, 0, 1);
-            for k in (0..data.shape.len()).rev() {
-                at += rest % data.shape[k] / (data.shape[k] / scale.shape[k]) * stride;
-                rest /= data.shape[k];
-                stride *= scale.shape[k];
-            }
-            let [q, scale, zero, shift] =
-                [(data, i), (scale, at), (zero, at), (shift, at)].map(|(t, i)| t.get(i).float());
+            let of = |p: &Tensor| p.get(block(i, &data.shape, &p.shape)).float();
+            let (q, scale, zero, shift) = (data.get(i).float(), of(scale), of(zero), of(shift));
             let round = |v| round_to(kind, v);
             let value = if bytes {
                 round(q * scale) + round(shift - round(zero * scale))
@@ -83,9 +86,22 @@ impl OpDef for BlockwiseShiftScale {
                 inputs: vec![data(dtype).ok()?, scale, zero, shift],
             })
         };
-        [DType::I8, DType::I4]
+        let one = |dtype, v: f64| Tensor::from_floats(dtype, &[], &[v]).ok();
+        let whole = || {
+            let parameters = [
+                one(DType::F32, 0.5)?,
+                Tensor::from_ints(DType::I8, &[], &[1]).ok()?,
+                one(DType::F32, 0.25)?,
+            ];
+            let inputs = std::iter::once(data(DType::I8).ok()?).chain(parameters);
+            Some(Case {
+                op: Self,
+                inputs: inputs.collect(),
+            })
+        };
+        [case(DType::I8), case(DType::I4), whole()]
             .into_iter()
-            .filter_map(case)
+            .flatten()
             .collect()
     }
 }

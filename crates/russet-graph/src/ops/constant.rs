@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use russet_kernels::mem::SharedBytes;
+
 use super::{Case, Fact, KNOWN_LIMIT, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
 use crate::graph::{ConstantData, Storage};
 use crate::tensor::Tensor;
-use crate::types::{Dim, TensorType};
+use crate::types::{DType, Dim, TensorType};
 
 /// A tensor of the file: dense, one repeated element, or blocks with their scales.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +17,7 @@ pub struct Constant(pub Arc<ConstantData>);
 
 /// The contents of a small integer constant.
 pub fn contents(data: &ConstantData) -> Option<Vec<Dim>> {
-    let followed = (data.ty.dtype.is_int() || data.ty.dtype == crate::types::DType::Bool)
+    let followed = (data.ty.dtype.is_int() || data.ty.dtype == DType::Bool)
         && data.len() <= KNOWN_LIMIT
         && !matches!(data.storage, Storage::Blocks(..));
     if !followed {
@@ -53,16 +55,27 @@ impl OpDef for Constant {
     }
 
     fn cases() -> Vec<Case<Self>> {
-        let Ok(t) = Tensor::from_ints(crate::types::DType::I4, &[3], &[1, -8, 7]) else {
-            return Vec::new();
+        let case = |t: Option<Tensor>, storage: fn(SharedBytes) -> Storage, shape: &[usize]| {
+            let t = t?;
+            let data = ConstantData {
+                ty: TensorType::fixed(t.dtype, shape),
+                storage: storage(t.bytes().clone()),
+            };
+            Some(Case {
+                op: Self(Arc::new(data)),
+                inputs: Vec::new(),
+            })
         };
-        let data = ConstantData {
-            ty: t.ty(),
-            storage: Storage::Dense(t.bytes().clone()),
-        };
-        vec![Case {
-            op: Self(Arc::new(data)),
-            inputs: Vec::new(),
-        }]
+        let ints = Tensor::from_ints(DType::I4, &[3], &[1, -8, 7]).ok();
+        let floats = Tensor::from_floats(DType::F16, &[2, 1], &[0.5, -0.0]).ok();
+        let one = Tensor::from_floats(DType::F32, &[], &[1.5]).ok();
+        [
+            case(ints, Storage::Dense, &[3]),
+            case(floats, Storage::Dense, &[2, 1]),
+            case(one, Storage::Splat, &[2, 3]),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }

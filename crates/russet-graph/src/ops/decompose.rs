@@ -6,7 +6,10 @@
 use crate::error::OpError;
 use crate::graph::{Block, ConstantData, Graph, Node, Storage, ValueId};
 use crate::ops::constant::Constant;
-use crate::ops::rope::Second;
+use crate::ops::fused_interleaved_embedding_gather_dequant_reshape::FusedInterleavedEmbeddingGatherDequantReshape;
+use crate::ops::rope::Part;
+use crate::ops::rope_cached_cos_sin_gather::RopeCachedCosSinGather;
+use crate::ops::scaled_dot_product_attention::ScaledDotProductAttention;
 use crate::ops::*;
 use crate::tensor::Tensor;
 use crate::types::DType;
@@ -25,12 +28,8 @@ pub fn decompose(op: &Op, operands: &[TensorType]) -> Result<Option<Graph>, OpEr
             constant: None,
         })
         .collect();
-    let build: fn(&mut Body, &Op, &[ValueId]) -> Built = match op {
-        Op::RmsNorm(_) => rms_norm,
-        Op::Rope(_) => rope_body,
-        Op::ScaledDotProductAttention(_) => attention,
-        Op::GatedDeltaUpdate(_) => gated_delta,
-        _ => return Ok(None),
+    let Some((_, build)) = BODIES.iter().find(|(name, _)| *name == op.name()) else {
+        return Ok(None);
     };
     op.infer(Operands(&known))?;
     let mut body = Body::new(op.name());
@@ -41,7 +40,28 @@ pub fn decompose(op: &Op, operands: &[TensorType]) -> Result<Option<Graph>, OpEr
     Ok(Some(body.graph))
 }
 
+/// The names of all composites of the op table.
+pub fn composites() -> impl Iterator<Item = &'static str> {
+    BODIES.iter().map(|(name, _)| *name)
+}
+
 type Built = Result<Vec<ValueId>, OpError>;
+
+/// Appends the body of an operation for operands, and gives its results.
+type Build = fn(&mut Body, &Op, &[ValueId]) -> Built;
+
+const BODIES: [(&str, Build); 7] = [
+    (rms_norm::RmsNorm::NAME, rms_norm),
+    (rope::Rope::NAME, rope_body),
+    (ScaledDotProductAttention::NAME, attention),
+    (gated_delta_update::GatedDeltaUpdate::NAME, gated_delta),
+    (gather_mm::GatherMm::NAME, gathered_product),
+    (RopeCachedCosSinGather::NAME, cached_tables),
+    (
+        FusedInterleavedEmbeddingGatherDequantReshape::NAME,
+        embedding_rows,
+    ),
+];
 
 /// A graph under construction, with what is known of its values.
 struct Body {
@@ -233,30 +253,54 @@ fn rms_norm(b: &mut Body, op: &Op, inputs: &[ValueId]) -> Built {
     let sum = b.add(mean, epsilon)?;
     let factor = b.op(rsqrt::Rsqrt, &[sum])?;
     let x = b.mul(x, factor)?;
-    let x = b.cast(x, dtype)?;
-    Ok(vec![b.mul(x, *scale)?])
+    let kind = b.ty(*scale)?.dtype;
+    let x = b.cast(x, kind)?;
+    let x = b.mul(x, *scale)?;
+    Ok(vec![b.cast(x, dtype)?])
 }
 
-/// Cosine and sine of every position and pair, in `dtype`.
+/// The positions of the rows of a rotation's input, as far as they differ.
+fn rope_positions(b: &mut Body, op: &rope::Rope, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+    let rank = b.ty(inputs[0])?.rank();
+    if let Some(at) = op.parts.place(Part::Positions) {
+        let axes: Vec<i64> = (1..rank as i64 - 2).collect();
+        return b.expand(inputs[at], &axes);
+    }
+    let (zero, q) = (b.ints(&[0])?, b.length(inputs[0], rank as i64 - 2)?);
+    let range = b.range(zero, q)?;
+    let Some(at) = op.parts.place(Part::Offset) else {
+        return Ok(range);
+    };
+    let first = b.cast(inputs[at], DType::I32)?;
+    let axes: Vec<i64> = (1..rank as i64 - 1).collect();
+    let first = match b.ty(first)?.rank() {
+        0 => first,
+        _ => b.expand(first, &axes)?,
+    };
+    b.add(first, range)
+}
+
+/// Cosine and sine of every position and pair, in the kind of the input.
 fn rope_tables(
     b: &mut Body,
     op: &rope::Rope,
     inputs: &[ValueId],
     pairs: usize,
 ) -> Result<[ValueId; 2], OpError> {
-    let (input, dtype) = (inputs[0], b.ty(inputs[0])?.dtype);
-    let positions = match (op.second, inputs) {
-        (Second::Positions, [_, positions]) => b.expand(*positions, &[1])?,
-        _ => {
-            let rank = b.ty(input)?.rank() as i64;
-            let (zero, q) = (b.ints(&[0])?, b.length(input, rank - 2)?);
-            b.range(zero, q)?
-        }
-    };
+    if let [Some(cos), Some(sin)] = [Part::Cos, Part::Sin].map(|p| op.parts.place(p)) {
+        return Ok([inputs[cos], inputs[sin]]);
+    }
+    let dtype = b.ty(inputs[0])?.dtype;
+    let positions = rope_positions(b, op, inputs)?;
     let positions = b.cast(positions, DType::F32)?;
     let positions = b.expand(positions, &[-1])?;
-    let turns: Vec<f64> = (0..pairs).map(|i| op.frequency(i, pairs).into()).collect();
-    let turns = b.constant(&Tensor::from_floats(DType::F32, &[pairs], &turns)?)?;
+    let turns = if let Some(at) = op.parts.place(Part::Frequencies) {
+        let scale = b.float(DType::F32, op.scale)?;
+        b.mul(inputs[at], scale)?
+    } else {
+        let turns: Vec<f64> = (0..pairs).map(|i| op.frequency(i, pairs).into()).collect();
+        b.constant(&Tensor::from_floats(DType::F32, &[pairs], &turns)?)?
+    };
     let angle = b.mul(positions, turns)?;
     let (cos, sin) = (b.op(cos::Cos, &[angle])?, b.op(sin::Sin, &[angle])?);
     Ok([b.cast(cos, dtype)?, b.cast(sin, dtype)?])
@@ -308,46 +352,75 @@ fn rope_body(b: &mut Body, op: &Op, inputs: &[ValueId]) -> Built {
     Ok(vec![out])
 }
 
-/// Keys or values `[1, kv, s, width]`, every head as often as query heads share it.
+/// Keys or values `[b, kv, s, width]`, every head as often as query heads share it.
 fn repeated(b: &mut Body, x: ValueId, times: i64) -> Result<ValueId, OpError> {
     if times == 1 {
         return Ok(x);
     }
     let (heads, width) = (b.extent(x, 1)?, b.extent(x, 3)?);
-    let (one, length, last) = (
-        b.ints(&[1, heads, times])?,
-        b.length(x, 2)?,
-        b.ints(&[width])?,
-    );
+    let (batch, length, last) = (b.length(x, 0)?, b.length(x, 2)?, b.ints(&[width])?);
+    let apart = b.ints(&[heads, times])?;
     let x = b.expand(x, &[2])?;
-    let shape = b.concat(0, &[one, length, last])?;
+    let shape = b.concat(0, &[batch, apart, length, last])?;
     let x = b.op(broadcast_to::BroadcastTo, &[x, shape])?;
-    let first = b.ints(&[1, heads * times])?;
-    let shape = b.concat(0, &[first, length, last])?;
+    let all = b.ints(&[heads * times])?;
+    let shape = b.concat(0, &[batch, all, length, last])?;
     b.op(reshape::Reshape, &[x, shape])
 }
 
-/// -10000 where a query does not see a key, else 0: `[q, s]`.
-fn mask(b: &mut Body, window: usize, q: ValueId, k: ValueId) -> Result<ValueId, OpError> {
-    let dtype = b.ty(q)?.dtype;
+/// Whether a query does not see a key, by their positions: bools `[q, s]`.
+fn hidden(
+    b: &mut Body,
+    op: &ScaledDotProductAttention,
+    q: ValueId,
+    k: ValueId,
+) -> Result<ValueId, OpError> {
     let (m, s) = (b.length(q, 2)?, b.length(k, 2)?);
     let (zero, first) = (b.ints(&[0])?, b.sub(s, m)?);
     let (rows, columns) = (b.range(first, s)?, b.range(zero, s)?);
     let (rows, columns) = (b.expand(rows, &[1])?, b.expand(columns, &[0])?);
-    let mut hidden = b.greater(columns, rows)?;
-    if window > 0 {
-        let width = b.int(window as i64 - 1)?;
-        let reach = b.add(columns, width)?;
-        let early = b.greater(rows, reach)?;
-        hidden = b.op(broadcasting_or::BroadcastingOr, &[hidden, early])?;
+    let width = b.int(op.window as i64 - 1)?;
+    let later = if op.causal {
+        b.greater(columns, rows)?
+    } else {
+        let reach = b.add(rows, width)?;
+        b.greater(columns, reach)?
+    };
+    if op.window == 0 {
+        return Ok(later);
     }
-    let hidden = b.cast(hidden, dtype)?;
-    let low = b.float(dtype, -1e4)?;
-    b.mul(hidden, low)
+    let reach = b.add(columns, width)?;
+    let early = b.greater(rows, reach)?;
+    b.op(broadcasting_or::BroadcastingOr, &[later, early])
+}
+
+/// Probabilities of scores `[b, heads, q, s]`. The sink of a head is one more score, whose probability is left out.
+fn probabilities(
+    b: &mut Body,
+    scores: ValueId,
+    sinks: Option<&ValueId>,
+) -> Result<ValueId, OpError> {
+    let axis = b.int(-1)?;
+    let Some(sinks) = sinks else {
+        return b.op(softmax::Softmax, &[scores, axis]);
+    };
+    let shape = b.op(get_shape::GetShape, &[scores])?;
+    let parts = [[0], [3], [1]].map(|v| b.ints(&v));
+    let [begin, end, step] = parts;
+    let rows = b.op(slice::Slice, &[shape, begin?, end?, step?])?;
+    let one = b.ints(&[1])?;
+    let rows = b.cast(rows, DType::I32)?;
+    let column = b.concat(0, &[rows, one])?;
+    let sinks = b.expand(*sinks, &[1, 2])?;
+    let sinks = b.op(broadcast_to::BroadcastTo, &[sinks, column])?;
+    let all = b.concat(3, &[scores, sinks])?;
+    let all = b.op(softmax::Softmax, &[all, axis])?;
+    let (begin, steps) = (b.ints(&[0; 4])?, b.ints(&[1; 4])?);
+    b.op(slice::Slice, &[all, begin, shape, steps])
 }
 
 fn attention(b: &mut Body, op: &Op, inputs: &[ValueId]) -> Built {
-    let (Op::ScaledDotProductAttention(op), [q, k, v]) = (op, inputs) else {
+    let (Op::ScaledDotProductAttention(op), [q, k, v, ..]) = (op, inputs) else {
         return Ok(Vec::new());
     };
     let dtype = b.ty(*q)?.dtype;
@@ -361,16 +434,90 @@ fn attention(b: &mut Body, op: &Op, inputs: &[ValueId]) -> Built {
         broadcasting_batch_matmul::BroadcastingBatchMatmul,
         &[scaled, keys],
     )?;
-    if op.causal {
-        let mask = mask(b, op.window, *q, *k)?;
-        scores = b.add(scores, mask)?;
+    let (mask, sinks) = op.optional(inputs);
+    let hidden = match mask {
+        Some(mask) => Some(b.op(not::Not, &[*mask])?),
+        None if op.causal || op.window > 0 => Some(hidden(b, op, *q, *k)?),
+        None => None,
+    };
+    if let Some(hidden) = hidden {
+        let hidden = b.cast(hidden, dtype)?;
+        let low = b.float(dtype, scaled_dot_product_attention::HIDDEN)?;
+        let hidden = b.mul(hidden, low)?;
+        scores = b.add(scores, hidden)?;
     }
-    let axis = b.int(-1)?;
-    let weights = b.op(softmax::Softmax, &[scores, axis])?;
+    let weights = probabilities(b, scores, sinks)?;
     Ok(vec![b.op(
         broadcasting_batch_matmul::BroadcastingBatchMatmul,
         &[weights, values],
     )?])
+}
+
+/// An operand of `gather_mm`, picked out.
+fn gathered(
+    b: &mut Body,
+    axis: usize,
+    x: ValueId,
+    ids: Option<ValueId>,
+) -> Result<ValueId, OpError> {
+    let Some(ids) = ids else {
+        return Ok(x);
+    };
+    let ids = b.cast(ids, DType::I32)?;
+    let ids = b.expand(ids, &[-1])?;
+    let (x_rank, ids_rank) = (b.ty(x)?.rank(), b.ty(ids)?.rank() - 1);
+    // The axis that is picked from comes first, and the batch axes go back to the front afterwards.
+    let mut order: Vec<i64> = (0..x_rank as i64).collect();
+    order[..=axis].rotate_right(1);
+    let x = b.transpose(x, &order)?;
+    let x = b.op(gather_nd::GatherNd, &[x, ids])?;
+    let mut order: Vec<i64> = (0..(x_rank - 1 + ids_rank) as i64).collect();
+    order[..ids_rank + axis].rotate_left(ids_rank);
+    b.transpose(x, &order)
+}
+
+fn gathered_product(b: &mut Body, op: &Op, inputs: &[ValueId]) -> Built {
+    let Op::GatherMm(op) = op else {
+        return Ok(Vec::new());
+    };
+    let [left, right] = op.indices().map(|at| at.map(|at| inputs[at]));
+    let left = gathered(b, op.batch_axes, inputs[0], left)?;
+    let right = gathered(b, op.batch_axes, inputs[1], right)?;
+    let product = broadcasting_batch_matmul::BroadcastingBatchMatmul;
+    Ok(vec![b.op(product, &[left, right])?])
+}
+
+fn cached_tables(b: &mut Body, _: &Op, inputs: &[ValueId]) -> Built {
+    let ids = b.cast(inputs[0], DType::I32)?;
+    let ids = b.expand(ids, &[-1])?;
+    let tables = &inputs[1..];
+    tables
+        .iter()
+        .map(|t| b.op(gather_nd::GatherNd, &[*t, ids]))
+        .collect()
+}
+
+fn embedding_rows(b: &mut Body, _: &Op, inputs: &[ValueId]) -> Built {
+    let [table, ids, scale, _] = *inputs else {
+        return Ok(Vec::new());
+    };
+    let (codes, kind) = (b.ty(table)?.dtype, b.ty(scale)?.dtype);
+    let ids = b.expand(ids, &[-1])?;
+    let rows = b.op(gather_nd::GatherNd, &[table, ids])?;
+    let rank = b.ty(scale)?.rank();
+    let bounds = [0, 1, 1].map(|v| b.ints(&vec![v; rank]));
+    let [begin, end, step] = bounds;
+    let scale = b.op(slice::Slice, &[scale, begin?, end?, step?])?;
+    let ones = b.ints(&vec![1; b.ty(rows)?.rank()])?;
+    let scale = b.op(reshape::Reshape, &[scale, ones])?;
+    let zero = |dtype, rank: usize| Tensor::from_ints(dtype, &vec![1; rank], &[0]);
+    let rank = b.ty(rows)?.rank();
+    let (zero, shift) = (
+        b.constant(&zero(codes, rank)?)?,
+        b.constant(&zero(kind, rank)?)?,
+    );
+    let decoded = blockwise_shift_scale::BlockwiseShiftScale;
+    Ok(vec![b.op(decoded, &[rows, scale, zero, shift])?])
 }
 
 /// Rows divided by their lengths, in their own kind.
@@ -510,7 +657,7 @@ mod tests {
 
     #[test]
     fn decompositions_mean_what_the_references_mean() {
-        let mut checked = 0;
+        let mut checked = Vec::new();
         for case in Op::TABLE.iter().flat_map(|row| (row.cases)()) {
             let types: Vec<TensorType> = case.inputs.iter().map(Tensor::ty).collect();
             let graph =
@@ -533,9 +680,10 @@ mod tests {
                 let d = distance(a, b);
                 assert!(d <= 4.0, "{:?}: {d} units", case.op);
             }
-            checked += 1;
+            checked.push(case.op.name());
         }
-        assert!(checked >= 15, "{checked}");
+        assert!(composites().all(|name| checked.contains(&name)));
+        assert!(checked.len() >= 40, "{}", checked.len());
     }
 
     #[test]
@@ -547,10 +695,9 @@ mod tests {
                 [1usize.into(), heads.into(), n.clone(), 16usize.into()],
             )
         };
-        let op = scaled_dot_product_attention::ScaledDotProductAttention {
-            scale: None,
+        let op = ScaledDotProductAttention {
             causal: true,
-            window: 0,
+            ..Default::default()
         };
         let graph = decompose(&op.into(), &[ty(4, &q), ty(2, &s), ty(2, &s)])
             .unwrap()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Case, Fact, OpDef, Operands};
-use crate::attr::{Attr, Attributes, find, roles, texts};
+use crate::attr::{Attr, Attributes, only, roles, texts, value_or};
 use crate::error::OpError;
 use crate::tensor::{Scalar, Tensor, TensorMut, round_to};
 use crate::types::{DType, Dim, TensorType};
@@ -119,19 +119,16 @@ impl OpDef for GatedDeltaUpdate {
     }
 
     fn from_attributes(attributes: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
+        only(attributes, &["use_qk_l2_norm"])?;
         if roles(attributes) != ROLES {
             return Err(OpError::Attribute {
                 name: "inputs",
                 expected: "query, key, value, g, beta, initial_state",
             });
         }
-        let flag = find(attributes, "use_qk_l2_norm");
-        let normalise = flag.map_or(Some(true), Attr::as_bool);
-        let wrong = OpError::Attribute {
-            name: "use_qk_l2_norm",
-            expected: "true or false",
-        };
-        normalise.map(|normalise| Self { normalise }).ok_or(wrong)
+        let truth = (Attr::as_bool, "true or false");
+        let normalise = value_or(attributes, "use_qk_l2_norm", true, truth)?;
+        Ok(Self { normalise })
     }
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {

@@ -281,6 +281,9 @@ op_table! {
     rope::Rope;
     rms_norm::RmsNorm;
     gated_delta_update::GatedDeltaUpdate;
+    gather_mm::GatherMm;
+    rope_cached_cos_sin_gather::RopeCachedCosSinGather;
+    fused_interleaved_embedding_gather_dequant_reshape::FusedInterleavedEmbeddingGatherDequantReshape;
     while_loop::While;
     if_else::If;
     reduce::Reduce;

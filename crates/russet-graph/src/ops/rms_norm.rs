@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use super::shape::{axis, broadcast_index};
+use super::shape::{axis, broadcast_index, dims_error, repeats_to};
 use super::{Case, Fact, OpDef, Operands};
-use crate::attr::{Attr, Attributes, find, roles, texts};
+use crate::attr::{Attr, Attributes, find, only, roles, texts};
 use crate::error::OpError;
 use crate::tensor::{Scalar, Tensor, TensorMut, round_to};
 use crate::types::{DType, TensorType};
 
 /// `round(x / √(mean(x²) + eps)) · scale`, the mean over the last axis in f32 (Zhang and Sennrich, arXiv 1910.07467).
 ///
-/// Operands: input, scale. The scale has the input's kind and broadcasts against it: `[width]`, or `[heads, 1, width]`.
+/// Operands: input, scale. The scale broadcasts against the input: `[width]`, or `[heads, 1, width]`. It has the input's kind, or
+/// is f32: then rows are multiplied with it in f32 and rounded once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RmsNorm {
     /// Added to the mean square.
@@ -32,6 +33,7 @@ impl OpDef for RmsNorm {
     }
 
     fn from_attributes(attributes: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
+        only(attributes, &["axes", "eps"])?;
         let axes = find(attributes, "axes").map(|a| {
             a.as_ints()
                 .unwrap_or_else(|| a.as_int().into_iter().collect())
@@ -58,12 +60,21 @@ impl OpDef for RmsNorm {
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
         let (x, scale) = (operands.tensor(0)?, operands.tensor(1)?);
         axis(-1, x.rank())?;
-        if scale.dtype != x.dtype || scale.rank() > x.rank() {
-            return Err(OpError::Kind {
-                rule: "input and scale have one element kind",
-                index: 1,
-                got: scale.dtype,
-            });
+        for (index, t) in [x, scale].into_iter().enumerate() {
+            let allowed = [x.dtype, DType::F32].contains(&t.dtype) && t.dtype.is_float();
+            if !allowed {
+                return Err(OpError::Kind {
+                    rule: "input and scale have one kind of float, or the scale is f32",
+                    index,
+                    got: t.dtype,
+                });
+            }
+        }
+        if !repeats_to(&scale.shape, &x.shape) {
+            return Err(dims_error(
+                "the scale broadcasts against the input",
+                &[&x.shape, &scale.shape],
+            ));
         }
         Ok(vec![
             TensorType::new(x.dtype, x.shape.iter().cloned()).into(),
@@ -80,10 +91,9 @@ impl OpDef for RmsNorm {
             let factor = 1.0 / (mean + self.eps).sqrt();
             for (i, v) in values.iter().enumerate() {
                 let at = row * width + i;
-                let scale = scale
-                    .get(broadcast_index(at, &x.shape, &scale.shape))
-                    .float();
-                out.set(at, Scalar::Float(round_to(x.dtype, v * factor) * scale));
+                let by = scale.get(broadcast_index(at, &x.shape, &scale.shape));
+                let normal = round_to(scale.dtype, v * factor);
+                out.set(at, Scalar::Float(normal * by.float()));
             }
         }
         Ok(vec![out.finish()])
@@ -96,16 +106,18 @@ impl OpDef for RmsNorm {
                 .collect();
             Tensor::from_floats(dtype, shape, &values).ok()
         };
-        let case = |x: &[usize], scale: &[usize], dtype| {
+        let case = |x: &[usize], scale: &[usize], kinds: [DType; 2]| {
             Some(Case {
                 op: Self { eps: 1e-6 },
-                inputs: vec![ramp(x, dtype)?, ramp(scale, dtype)?],
+                inputs: vec![ramp(x, kinds[0])?, ramp(scale, kinds[1])?],
             })
         };
         [
-            case(&[1, 3, 20], &[20], DType::F16),
-            case(&[1, 2, 3, 8], &[2, 1, 8], DType::F32),
-            case(&[2, 5], &[5], DType::BF16),
+            case(&[1, 3, 20], &[20], [DType::F16; 2]),
+            case(&[1, 2, 3, 8], &[2, 1, 8], [DType::F32; 2]),
+            case(&[2, 5], &[5], [DType::BF16; 2]),
+            case(&[2, 3, 8], &[8], [DType::F16, DType::F32]),
+            case(&[1, 0, 8], &[8], [DType::BF16, DType::F32]),
         ]
         .into_iter()
         .flatten()

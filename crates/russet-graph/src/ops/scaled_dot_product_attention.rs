@@ -2,34 +2,47 @@
 
 use std::sync::Arc;
 
+use super::shape::{agree, broadcast_index, dims_error, repeats_to};
 use super::{Case, Fact, OpDef, Operands};
-use crate::attr::{Attr, Attributes, find, roles, texts};
+use crate::attr::{Attr, Attributes, find, only, roles, texts, value_or};
 use crate::error::OpError;
 use crate::tensor::{Scalar, Tensor, TensorMut, round_to};
 use crate::types::{DType, Dim, TensorType};
 
 /// `softmax(scale · q kᵀ + mask) v` with grouped queries (Vaswani et al., arXiv 1706.03762).
 ///
-/// Operands: query `[1, heads, q, width]`, key `[1, kv heads, s, width]`, value `[1, kv heads, s, value width]`; each key and
-/// value head serves `heads / kv heads` query heads. A causal query `i` sees keys up to `s - q + i`; with a window only those
-/// above `s - q + i - window`. A hidden key has -10000 added to its score. Scaled queries, scores, masked scores and
-/// probabilities are rounded to the kind of the operands.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Operands: query `[b, heads, q, width]`, key `[b, kv heads, s, width]`, value `[b, kv heads, s, value width]`, and where
+/// declared `attn_mask`, bools that repeat to `[b, heads, q, s]`, and `sinks` `[heads]`. Each key and value head serves
+/// `heads / kv heads` query heads. Query `i` is at position `p = s - q + i`; a causal one sees keys up to `p`. A window of `w`
+/// hides keys up to `p - w`, and from `p + w` on where nothing is causal. A mask says which keys are seen, and `is_causal` and
+/// the window count for nothing beside it. A hidden key has -10000 added to its score. A sink takes part in the softmax as the
+/// score of one more key without a value. Scaled queries, scores, masked scores and probabilities are rounded to the kind of
+/// the operands.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScaledDotProductAttention {
     /// Multiplies the queries; `1/√width` by default.
     pub scale: Option<f64>,
-    /// Later keys are hidden.
+    /// Later keys are hidden. Not with `mask`.
     pub causal: bool,
-    /// How many keys a query sees at most; 0 for all. Only with `causal`.
+    /// How far a query sees; 0 for all. Not with `mask`.
     pub window: usize,
+    /// Whether there is a mask.
+    pub mask: bool,
+    /// Whether there are sinks.
+    pub sinks: bool,
 }
 
 impl ScaledDotProductAttention {
-    /// Whether query `i` of `q` sees key `j` of `s`.
+    /// Whether query `i` of `q` sees key `j` of `s`, where no mask says.
     pub fn sees(&self, i: usize, q: usize, j: usize, s: usize) -> bool {
-        let position = (s + i) as i64 - q as i64;
-        let j = j as i64;
-        !self.causal || (j <= position && (self.window == 0 || j > position - self.window as i64))
+        let (position, j) = ((s + i) as i64 - q as i64, j as i64);
+        let windowed = |distance: i64| self.window == 0 || distance < self.window as i64;
+        let later = if self.causal {
+            j <= position
+        } else {
+            windowed(j - position)
+        };
+        later && windowed(position - j)
     }
 
     /// The factor for queries of this width, as the operands' kind holds it.
@@ -39,164 +52,287 @@ impl ScaledDotProductAttention {
             self.scale.unwrap_or_else(|| 1.0 / (width as f64).sqrt()),
         )
     }
+
+    /// Whether keys are hidden by more than an edge that kernels follow: by a mask, or by a window to both sides.
+    pub(crate) fn needs_mask(&self) -> bool {
+        self.mask || (self.window > 0 && !self.causal)
+    }
+
+    /// Which operand plays which part.
+    fn roles(&self) -> Vec<&'static str> {
+        let optional = [(self.mask, ROLES[3]), (self.sinks, ROLES[4])];
+        let given = optional.into_iter().filter(|(there, _)| *there);
+        ROLES[..3]
+            .iter()
+            .copied()
+            .chain(given.map(|(_, r)| r))
+            .collect()
+    }
+
+    /// The operands that are optional, mask and sinks, where they are there.
+    pub(crate) fn optional<'a, T>(&self, operands: &'a [T]) -> (Option<&'a T>, Option<&'a T>) {
+        let mask = operands.get(3).filter(|_| self.mask);
+        let sinks = operands.get(3 + usize::from(self.mask));
+        (mask, sinks.filter(|_| self.sinks))
+    }
 }
 
-const ROLES: [&str; 3] = ["query", "key", "value"];
+/// What an operand is added to that hides a key.
+pub const HIDDEN: f64 = -1e4;
+
+const ROLES: [&str; 5] = ["query", "key", "value", "attn_mask", "sinks"];
+const HEADS: &str =
+    "queries, keys and values have four axes, and queries share key and value heads evenly";
+
+/// The scores of one query become its probabilities. The sink is one more score.
+fn softmax(scores: &mut [f64], sink: Option<f64>, round: impl Fn(f64) -> f64) {
+    let largest = scores.iter().copied().chain(sink);
+    let max = largest.fold(f64::NEG_INFINITY, f64::max);
+    scores.iter_mut().for_each(|x| *x = (*x - max).exp());
+    let sum = scores.iter().sum::<f64>() + sink.map_or(0.0, |x| (x - max).exp());
+    scores.iter_mut().for_each(|x| *x = round(*x / sum));
+}
+
+/// Extents of one call.
+struct Extents {
+    heads: usize,
+    kv: usize,
+    q: usize,
+    s: usize,
+    width: usize,
+}
+
+impl ScaledDotProductAttention {
+    fn extents(&self, inputs: &[Tensor]) -> Result<Extents, OpError> {
+        let shapes: Vec<&[usize]> = inputs.iter().map(|t| &t.shape[..]).collect();
+        let ([b, heads, q, width], [_, kv, s, _], [_, _, _, dv]) =
+            (shapes[0], shapes[1], shapes[2])
+        else {
+            return Err(OpError::shapes(HEADS, &shapes));
+        };
+        let fits = *shapes[1] == [*b, *kv, *s, *width] && *shapes[2] == [*b, *kv, *s, *dv];
+        if !fits || *kv == 0 || heads % kv != 0 {
+            return Err(OpError::shapes(HEADS, &shapes));
+        }
+        if self.causal && q > s {
+            let rule = "there are as many keys as queries, or more";
+            return Err(OpError::shapes(rule, &shapes[..2]));
+        }
+        Ok(Extents {
+            heads: *heads,
+            kv: *kv,
+            q: *q,
+            s: *s,
+            width: *width,
+        })
+    }
+
+    /// The scores of query `row` (batch, heads and queries counted together), masked.
+    fn scores(&self, e: &Extents, row: usize, inputs: &[Tensor]) -> Vec<f64> {
+        let (query, key) = (&inputs[0], &inputs[1]);
+        let round = |x: f64| round_to(query.dtype, x);
+        let factor = self.factor(e.width, query.dtype);
+        let (i, group) = (row % e.q, e.group(row));
+        let mask = self.optional(inputs).0;
+        let full = [query.shape[0], e.heads, e.q, e.s];
+        let seen = |j: usize| {
+            mask.map_or_else(
+                || self.sees(i, e.q, j, e.s),
+                |m| m.get(broadcast_index(row * e.s + j, &full, &m.shape)).bool(),
+            )
+        };
+        let score = |j: usize| {
+            let terms = (0..e.width).map(|c| {
+                round(query.get(row * e.width + c).float() * factor)
+                    * key.get((group * e.s + j) * e.width + c).float()
+            });
+            let hidden = if seen(j) { 0.0 } else { round(HIDDEN) };
+            round(round(terms.sum()) + hidden)
+        };
+        (0..e.s).map(score).collect()
+    }
+}
+
+impl Extents {
+    /// The key head, counted over the batch, that serves a query row.
+    fn group(&self, row: usize) -> usize {
+        let head = row / self.q.max(1);
+        head / self.heads * self.kv + head % self.heads / (self.heads / self.kv)
+    }
+}
 
 impl OpDef for ScaledDotProductAttention {
     const NAME: &'static str = "scaled_dot_product_attention";
     const SUMMARY: &'static str = "softmax of scaled products of queries and keys, times values";
-    const ARITY: std::ops::RangeInclusive<usize> = 3..=3;
+    const ARITY: std::ops::RangeInclusive<usize> = 3..=5;
 
     fn attributes(&self) -> Attributes {
         let mut out: Attributes = vec![
             ("is_causal".into(), Attr::Bool(self.causal)),
             ("window_size".into(), Attr::Int(self.window as i64)),
-            ("inputs".into(), texts(&ROLES)),
+            ("inputs".into(), texts(&self.roles())),
         ];
         out.extend(self.scale.map(|s| ("scale".into(), Attr::float(s))));
         out
     }
 
     fn from_attributes(attributes: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
-        if roles(attributes) != ROLES {
+        only(attributes, &["scale", "is_causal", "window_size"])?;
+        let given = roles(attributes);
+        let [mask, sinks] = [3, 4].map(|i| given.contains(&ROLES[i]));
+        let causal = value_or(
+            attributes,
+            "is_causal",
+            false,
+            (Attr::as_bool, "true or false"),
+        )?;
+        let window = value_or(attributes, "window_size", 0, (Attr::as_int, "an integer"))?;
+        let op = Self {
+            scale: find(attributes, "scale").and_then(Attr::as_float),
+            causal: causal && !mask,
+            window: if mask { 0 } else { window.max(0) as usize },
+            mask,
+            sinks,
+        };
+        if given != op.roles() {
             return Err(OpError::Attribute {
                 name: "inputs",
-                expected: "query, key and value",
+                expected: "query, key and value, then attn_mask and sinks where they are there",
             });
         }
-        let window = find(attributes, "window_size")
-            .map_or(Some(0), Attr::as_int)
-            .unwrap_or(-1);
-        let causal = find(attributes, "is_causal")
-            .and_then(Attr::as_bool)
-            .unwrap_or(false);
-        let window = window.max(0) as usize;
-        if window > 0 && !causal {
-            return Err(OpError::Attribute {
-                name: "window_size",
-                expected: "0 without is_causal",
-            });
-        }
-        Ok(Self {
-            scale: find(attributes, "scale").and_then(Attr::as_float),
-            causal,
-            window,
-        })
+        Ok(op)
     }
 
     fn infer(&self, operands: Operands<'_>) -> Result<Vec<Fact>, OpError> {
-        let (q, k, v) = (
-            operands.tensor(0)?,
-            operands.tensor(1)?,
-            operands.tensor(2)?,
-        );
-        let fixed = |d: &Dim| d.as_const().filter(|c| *c > 0);
-        let grouped = match (
-            q.shape.get(1).and_then(fixed),
-            k.shape.get(1).and_then(fixed),
-        ) {
-            (Some(heads), Some(kv)) => heads % kv == 0 && v.shape.get(1) == k.shape.get(1),
+        let types: Vec<&TensorType> = (0..operands.len())
+            .map(|i| operands.tensor(i))
+            .collect::<Result<_, _>>()?;
+        let shapes: Vec<&[Dim]> = types.iter().map(|t| &t.shape[..]).collect();
+        let ([b, heads, q, width], [kb, kv, s, kw], [vb, vh, vs, dv]) =
+            (shapes[0], shapes[1], shapes[2])
+        else {
+            return Err(dims_error(HEADS, &shapes));
+        };
+        let grouped = match (heads.as_const(), kv.as_const()) {
+            (Some(heads), Some(kv)) => kv > 0 && heads % kv == 0,
             _ => false,
         };
-        let batch = q.shape.first() == Some(&Dim::Const(1));
-        if [q, k, v]
-            .iter()
-            .any(|t| t.rank() != 4 || t.dtype != q.dtype)
-            || !batch
-            || !grouped
-            || !q.dtype.is_float()
-        {
-            let shapes = format!("{q} and {k} and {v}");
-            return Err(OpError::Shape {
-                rule: "queries share key and value heads evenly, in one batch",
-                shapes,
-            });
+        let alike = [(b, kb), (b, vb), (kv, vh), (s, vs), (width, kw)];
+        if !grouped || !alike.iter().all(|(a, b)| agree(a, b)) {
+            return Err(dims_error(HEADS, &shapes));
         }
-        let shape = [
-            q.shape[0].clone(),
-            q.shape[1].clone(),
-            q.shape[2].clone(),
-            v.shape[3].clone(),
-        ];
-        Ok(vec![TensorType::new(q.dtype, shape).into()])
+        let (mask, sinks) = self.optional(&types);
+        let full = [b.clone(), heads.clone(), q.clone(), s.clone()];
+        if !mask.is_none_or(|m| repeats_to(&m.shape, &full))
+            || !sinks.is_none_or(|t| t.rank() == 1 && agree(&t.shape[0], heads))
+        {
+            let rule = "a mask repeats to the scores, and there is a sink a head";
+            return Err(dims_error(rule, &shapes));
+        }
+        let dtype = types[0].dtype;
+        for (index, t) in types.iter().enumerate() {
+            let masks = self.mask && index == 3;
+            if t.dtype != (if masks { DType::Bool } else { dtype }) || !dtype.is_float() {
+                return Err(OpError::Kind {
+                    rule: "operands are of one kind of float, a mask of bools",
+                    index,
+                    got: t.dtype,
+                });
+            }
+        }
+        let shape = [b, heads, q, dv].map(Clone::clone);
+        Ok(vec![TensorType::new(dtype, shape).into()])
     }
 
     fn reference(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, OpError> {
-        let (q, k, v) = (&inputs[0], &inputs[1], &inputs[2]);
-        let ([_, heads, m, d], [_, kv, s, _], [_, _, _, dv]) =
-            (&q.shape[..], &k.shape[..], &v.shape[..])
-        else {
-            return Err(OpError::shapes(
-                "queries, keys and values have four axes",
-                &[&q.shape, &k.shape, &v.shape],
-            ));
-        };
-        let (heads, m, d, kv, s, dv) = (*heads, *m, *d, *kv, *s, *dv);
-        if self.causal && m > s {
-            return Err(OpError::shapes(
-                "there are as many keys as queries, or more",
-                &[&q.shape, &k.shape],
-            ));
-        }
-        let round = |x: f64| round_to(q.dtype, x);
-        let factor = self.factor(d, q.dtype);
-        let mut out = TensorMut::zeros(q.dtype, &[1, heads, m, dv])?;
-        for (h, i) in (0..heads).flat_map(|h| (0..m).map(move |i| (h, i))) {
-            let group = h / (heads / kv);
-            let score = |j: usize| {
-                let terms = (0..d).map(|c| {
-                    round(q.get((h * m + i) * d + c).float() * factor)
-                        * k.get((group * s + j) * d + c).float()
-                });
-                let hidden = if self.sees(i, m, j, s) {
-                    0.0
-                } else {
-                    round(-1e4)
-                };
-                round(round(terms.sum()) + hidden)
-            };
-            let scores: Vec<f64> = (0..s).map(score).collect();
-            let max = scores.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
-            let sum: f64 = scores.iter().map(|x| (x - max).exp()).sum();
+        let e = self.extents(inputs)?;
+        let (query, value) = (&inputs[0], &inputs[2]);
+        let (dtype, dv) = (query.dtype, value.shape[3]);
+        let sinks = self.optional(inputs).1;
+        let mut out = TensorMut::zeros(dtype, &[query.shape[0], e.heads, e.q, dv])?;
+        for row in 0..query.shape[0] * e.heads * e.q {
+            let mut scores = self.scores(&e, row, inputs);
+            let sink = sinks.map(|t| t.get(row / e.q % e.heads).float());
+            softmax(&mut scores, sink, |x| round_to(dtype, x));
             for c in 0..dv {
-                let mixed = (0..s).map(|j| {
-                    round((scores[j] - max).exp() / sum) * v.get((group * s + j) * dv + c).float()
-                });
-                out.set((h * m + i) * dv + c, Scalar::Float(mixed.sum()));
+                let at = |j: usize| (e.group(row) * e.s + j) * dv + c;
+                let mixed = (0..e.s).map(|j| scores[j] * value.get(at(j)).float());
+                out.set(row * dv + c, Scalar::Float(mixed.sum()));
             }
         }
         Ok(vec![out.finish()])
     }
 
     fn cases() -> Vec<Case<Self>> {
-        let ramp = |shape: [usize; 4], step: usize, dtype| {
-            let values: Vec<f64> = (0..shape.iter().product())
-                .map(|i| (i * step % 17) as f64 * 0.125 - 1.0)
-                .collect();
-            Tensor::from_floats(dtype, &shape, &values).ok()
+        let causal = Self {
+            causal: true,
+            ..Self::default()
         };
-        let case = |dtype, m, s, causal, window, scale| {
-            let op = Self {
-                scale,
-                causal,
-                window,
-            };
-            let inputs = vec![
-                ramp([1, 4, m, 8], 5, dtype)?,
-                ramp([1, 2, s, 8], 7, dtype)?,
-                ramp([1, 2, s, 8], 3, dtype)?,
-            ];
-            Some(Case { op, inputs })
+        let with = |window, scale| Self {
+            window,
+            scale,
+            ..causal
+        };
+        let (both, sinks) = (
+            Self {
+                window: 2,
+                ..Self::default()
+            },
+            Self {
+                sinks: true,
+                ..causal
+            },
+        );
+        let masked = |sinks| Self {
+            mask: true,
+            sinks,
+            ..Self::default()
         };
         [
-            case(DType::F32, 3, 5, true, 0, None),
-            case(DType::F16, 1, 9, true, 4, None),
-            case(DType::F32, 6, 6, true, 2, Some(0.5)),
-            case(DType::BF16, 2, 3, false, 0, None),
+            case(causal, DType::F32, [1, 3, 5], &[]),
+            case(with(4, None), DType::F16, [1, 1, 9], &[]),
+            case(with(2, Some(0.5)), DType::F32, [1, 6, 6], &[]),
+            case(Self::default(), DType::BF16, [1, 2, 3], &[]),
+            case(both, DType::F32, [1, 4, 6], &[]),
+            case(causal, DType::F16, [2, 2, 3], &[]),
+            case(sinks, DType::F16, [1, 2, 4], &[]),
+            case(sinks, DType::F32, [2, 1, 4], &[]),
+            case(masked(false), DType::F32, [1, 3, 5], &[3, 5]),
+            case(masked(true), DType::F32, [2, 3, 5], &[2, 1, 3, 5]),
+            case(masked(true), DType::BF16, [1, 2, 5], &[1, 4, 1, 5]),
         ]
         .into_iter()
         .flatten()
         .collect()
     }
+}
+
+/// A case with four heads over two, `[batch, queries, keys]` and a mask of some shape.
+fn case(
+    op: ScaledDotProductAttention,
+    dtype: DType,
+    [b, q, s]: [usize; 3],
+    mask: &[usize],
+) -> Option<Case<ScaledDotProductAttention>> {
+    let ramp = |shape: &[usize], step: usize| {
+        let values: Vec<f64> = (0..shape.iter().product())
+            .map(|i| (i * step % 17) as f64 * 0.125 - 1.0)
+            .collect();
+        Tensor::from_floats(dtype, shape, &values).ok()
+    };
+    let mut inputs = vec![
+        ramp(&[b, 4, q, 8], 5)?,
+        ramp(&[b, 2, s, 8], 7)?,
+        ramp(&[b, 2, s, 8], 3)?,
+    ];
+    if op.mask {
+        let seen: Vec<Scalar> = (0..mask.iter().product())
+            .map(|i: usize| Scalar::Bool(i * 7 % 5 != 1))
+            .collect();
+        inputs.push(Tensor::from_scalars(DType::Bool, mask, &seen).ok()?);
+    }
+    if op.sinks {
+        inputs.push(ramp(&[4], 6)?);
+    }
+    Some(Case { op, inputs })
 }

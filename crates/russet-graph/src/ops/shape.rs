@@ -49,6 +49,20 @@ pub fn broadcast_dim(a: &Dim, b: &Dim) -> Option<Dim> {
     }
 }
 
+/// Whether two extents may be the same: what is not known yet may be anything.
+pub fn agree(a: &Dim, b: &Dim) -> bool {
+    match (a.as_const(), b.as_const()) {
+        (Some(x), Some(y)) => x == y,
+        _ => true,
+    }
+}
+
+/// Whether an operand of shape `from` may be repeated to the shape `to`, aligned at the last axis.
+pub fn repeats_to(from: &[Dim], to: &[Dim]) -> bool {
+    let fits = |(a, b): (&Dim, &Dim)| a.as_const() == Some(1) || agree(a, b);
+    from.len() <= to.len() && from.iter().rev().zip(to.iter().rev()).all(fits)
+}
+
 /// The shape two operands broadcast to, aligned at the last axis (NumPy's rule).
 pub fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Shape, OpError> {
     let rank = a.len().max(b.len());

@@ -40,7 +40,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const LANES: usize;
     /// Weight rows of the matrix micro-kernel's register tile.
     const TILE_ROWS: usize;
-    /// Tokens of the integer micro-kernel's register tile: 12 or 4.
+    /// Tokens of the integer micro-kernel's register tile: 6 or 3.
     const TILE_TOKENS: usize;
 
     /// Runs `kernel` in a function compiled for this instruction set.
@@ -132,6 +132,21 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn dot4<const WIDE: bool>(self, sum: Self::I, a: Self::I, b: i32) -> Self::I;
     /// To f32.
     fn to_float(self, v: Self::I) -> Self::V;
+    /// The bits as f32.
+    fn floats(self, v: Self::I) -> Self::V;
+    /// Stores `4 LANES` bytes.
+    fn store_ints(self, v: Self::I, out: &mut [u8]);
+    /// Bytes 0 and 2 of each lane as words of 16 bits.
+    fn even_bytes(self, v: Self::I) -> Self::I;
+    /// Bytes 1 and 3 of each lane as words of 16 bits.
+    fn odd_bytes(self, v: Self::I) -> Self::I;
+    /// a - b in words of 16 bits.
+    fn sub_words(self, a: Self::I, b: Self::I) -> Self::I;
+    /// `sum` plus, in each lane, the product of two signed words of `a` with those of `b`. No word is -32,768.
+    fn dot2(self, sum: Self::I, a: Self::I, b: i32) -> Self::I;
+    /// Stores integral values of 16 bits as words, the second and the third of every four exchanged: the order of
+    /// [`Simd::even_bytes`] and [`Simd::odd_bytes`].
+    fn store_pairs(self, v: Self::V, out: &mut [u8]);
     /// Stores integral values from -128 to 127 as signed bytes.
     fn store_i8(self, v: Self::V, out: &mut [u8]);
 

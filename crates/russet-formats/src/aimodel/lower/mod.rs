@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use russet_graph::attr::{Attr, Attributes, find};
-use russet_graph::graph::{self, Composite, Graph, Module, Port, ValueId};
+use russet_graph::graph::{self, Composite, ConstantData, Graph, Module, Port, Storage, ValueId};
 use russet_graph::ops::constant::Constant;
 use russet_graph::ops::{Op, OpInfo};
-use russet_graph::types::Type;
+use russet_graph::types::{TensorType, Type};
 use russet_kernels::mem::SharedBytes;
 
 use self::names::{Rule, Take};
@@ -246,10 +246,7 @@ impl Lowering<'_> {
                 Some(Rule {
                     take: Take::Inline, ..
                 }) => self.group(body, op, out)?,
-                Some(rule) => {
-                    let node = self.node(body, op, rule)?;
-                    out.nodes.push(node);
-                }
+                Some(rule) => self.node(body, op, rule, out)?,
                 None => {
                     return Err(at(
                         op,
@@ -267,11 +264,16 @@ impl Lowering<'_> {
             return Err(at(op, Problem::Structure("a group has a block")));
         };
         let inputs = operands(body, op)?;
+        let isolated = op.regions.iter().any(|region| region.isolated);
+        let outer = isolated.then(|| std::mem::take(&mut body.names));
         for ((value, ..), id) in block.args.iter().zip(inputs) {
             body.names.insert(value.0, id);
         }
         let mut inner = graph::Block::default();
         self.ops(body, block, &mut inner)?;
+        if let Some(outer) = outer {
+            body.names = outer;
+        }
         out.nodes.append(&mut inner.nodes);
         for ((value, _), id) in op.results.iter().zip(inner.results) {
             body.names.insert(value.0, id);
@@ -279,7 +281,14 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn node(&mut self, body: &mut Body, op: &RawOp, rule: &Rule) -> Result<graph::Node> {
+    /// Appends the node of an operation.
+    fn node(
+        &mut self,
+        body: &mut Body,
+        op: &RawOp,
+        rule: &Rule,
+        out: &mut graph::Block,
+    ) -> Result<()> {
         let mut inputs = operands(body, op)?;
         if rule.take == Take::Mask {
             let mask = inputs.first().and_then(|id| body.masks.get(id)).copied();
@@ -292,19 +301,16 @@ impl Lowering<'_> {
         for (_, ty) in &op.results {
             types.push(self.ty(op, *ty)?);
         }
-        let what = self.operation(op, rule, &types)?;
-        let mut blocks = Vec::new();
-        if rule.take == Take::Blocks {
-            for region in &op.regions {
-                let [block] = region.blocks.as_slice() else {
-                    return Err(at(
-                        op,
-                        Problem::Structure("control flow has one block a region"),
-                    ));
-                };
-                blocks.push(self.block(body, block, op)?);
-            }
+        if rule.take == Take::Unshifted {
+            let (id, zeros) = no_shift(body, op, &inputs, types.first())?;
+            inputs.insert(3.min(inputs.len()), id);
+            out.nodes.push(zeros);
         }
+        let what = self.operation(op, rule, &types)?;
+        let blocks = match rule.take {
+            Take::Blocks => self.regions(body, op)?,
+            _ => Vec::new(),
+        };
         let mut outputs = Vec::with_capacity(types.len());
         for ((value, _), ty) in op.results.iter().zip(types) {
             let id = body.graph.add_value(ty);
@@ -315,13 +321,34 @@ impl Lowering<'_> {
             body.masks.insert(*id, *mask);
         }
         let location = self.values.location(op.location).map_err(|p| at(op, p))?;
-        Ok(graph::Node {
+        out.nodes.push(graph::Node {
             op: what,
             inputs,
             outputs,
             blocks,
             location,
-        })
+        });
+        Ok(())
+    }
+
+    /// The blocks of control flow.
+    fn regions(&mut self, body: &mut Body, op: &RawOp) -> Result<Vec<graph::Block>> {
+        let mut blocks = Vec::with_capacity(op.regions.len());
+        for region in &op.regions {
+            let [block] = region.blocks.as_slice() else {
+                return Err(at(
+                    op,
+                    Problem::Structure("control flow has one block a region"),
+                ));
+            };
+            // An isolated region numbers its values from zero.
+            let outer = region.isolated.then(|| std::mem::take(&mut body.names));
+            blocks.push(self.block(body, block, op)?);
+            if let Some(outer) = outer {
+                body.names = outer;
+            }
+        }
+        Ok(blocks)
     }
 
     fn operation(&mut self, op: &RawOp, rule: &Rule, results: &[Type]) -> Result<Op> {
@@ -378,7 +405,7 @@ impl Lowering<'_> {
             out.push(("to".into(), Attr::List(types)));
             out.push(("kind".into(), Attr::str(rule.file)));
         }
-        if rule.take == Take::ResultType
+        if matches!(rule.take, Take::ResultType | Take::Unshifted)
             && let Some(ty) = results.first()
         {
             out.push(("to".into(), Attr::Type(ty.clone())));
@@ -398,6 +425,34 @@ fn arguments_fit(op: &RawOp, graph: &Graph) -> Result<()> {
         true => Ok(()),
         false => Err(wrong(op, "functionType", "the types of its arguments")),
     }
+}
+
+/// Zeros of the shape of the scale in operand 1: of the kind of the result where that is a float, else of the kind of the scale.
+fn no_shift(
+    body: &mut Body,
+    op: &RawOp,
+    inputs: &[ValueId],
+    result: Option<&Type>,
+) -> Result<(ValueId, graph::Node)> {
+    let scale = inputs.get(1).and_then(|id| body.graph.ty(*id));
+    let kind = result.and_then(Type::as_tensor).map(|t| t.dtype);
+    let Some((scale, size)) = scale.and_then(Type::as_tensor).and_then(|scale| {
+        let dtype = kind.filter(|k| k.is_float()).unwrap_or(scale.dtype);
+        scale.fixed_shape()?;
+        let ty = TensorType::new(dtype, scale.shape.iter().cloned());
+        Some((ty, dtype.packed_len(1)?))
+    }) else {
+        return Err(at(
+            op,
+            Problem::Structure("a scale has extents that are known"),
+        ));
+    };
+    let id = body.graph.add_value(scale.clone());
+    let zeros = ConstantData {
+        ty: scale,
+        storage: Storage::Splat(SharedBytes::from_vec(vec![0; size])),
+    };
+    Ok((id, graph::Node::new(Constant(Arc::new(zeros)), &[], &[id])))
 }
 
 /// The single block of an operation that holds others; none where it has no body.

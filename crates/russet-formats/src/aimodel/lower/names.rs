@@ -11,6 +11,9 @@ pub(super) enum Take {
     Mask,
     /// The element kind of the result, as attribute `to`.
     ResultType,
+    /// A first version without the shift after scaling: zeros, like the scale in operand 1, as operand 3. The kind of the
+    /// result as attribute `to`.
+    Unshifted,
     /// The operations of its block in its place: it only groups them.
     Inline,
     /// The types of its results, as attribute `to`, and its own name, as `kind`.
@@ -88,7 +91,7 @@ rules! {
     "dataflow.yield_v1" "" Results;
     "debuginfo.record_v1" "" Nothing;
     "debuginfo.value_v1" "" Nothing;
-    "dequantize_v1" "dequantize" ResultType;
+    "dequantize_v1" "dequantize" Unshifted;
     "dequantize_v2" "dequantize" ResultType;
     "execution.delegate_v1" "opaque_kernel" Kernel ["delegate_id" "name"];
     "execution.delegate_v2" "opaque_kernel" Kernel ["delegate_id" "name"];
@@ -106,7 +109,7 @@ rules! {
     "primitive.bitwise_and_v1" "bitwise_and" Operands;
     "primitive.bitwise_or_v1" "bitwise_or" Operands;
     "primitive.bitwise_xor_v1" "bitwise_xor" Operands;
-    "primitive.blockwise_shift_scale_v1" "blockwise_shift_scale" Operands;
+    "primitive.blockwise_shift_scale_v1" "blockwise_shift_scale" Unshifted;
     "primitive.blockwise_shift_scale_v2" "blockwise_shift_scale" Operands;
     "primitive.broadcast_in_dims_v1" "broadcast_in_dims" Operands;
     "primitive.broadcast_shapes_v1" "broadcast_shapes" Operands;
@@ -183,7 +186,7 @@ rules! {
     "primitive.tensor_to_image_v1" "tensor_to_image" Operands;
     "primitive.transpose_v1" "transpose" Operands;
     "primitive.where_v1" "where" Operands;
-    "quantize_v1" "quantize" ResultType;
+    "quantize_v1" "quantize" Unshifted;
     "quantize_v2" "quantize" ResultType;
     "reduce_max_v1" "reduce_max" Operands;
     "reduce_mean_v1" "reduce_mean" Operands;

@@ -5,12 +5,13 @@ use russet_kernels::attention::{Attention, Heads, HeadsMut, attention};
 use russet_kernels::elem::Elem;
 use russet_kernels::norm::rms_norm;
 use russet_kernels::rope::{Pairs, rotate_rows};
+use russet_kernels::scratch;
 
 use super::{Cx, Kernel, PARALLEL, Touched, Work};
 use crate::error::OpError;
 use crate::exec::view::{View, store, typed, typed_mut};
-use crate::ops::rope::Rope;
-use crate::ops::scaled_dot_product_attention::ScaledDotProductAttention;
+use crate::ops::rope::{Part, Rope};
+use crate::ops::scaled_dot_product_attention::{HIDDEN, ScaledDotProductAttention};
 use crate::types::DType;
 
 /// Runs `$run::<T>` for the element kind of the output.
@@ -74,30 +75,51 @@ fn norm<T: Elem>(op: &RmsNorm, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Cosines and sines `[q, pairs]`. Input: positions, or nothing for `0..q`.
+/// Cosines and sines `[batch, …, q, pairs]`, all axes between of extent 1. Inputs, where the rotation has them: positions
+/// `[1 or batch, q]`, the first position (one, or one for each of the batch), frequencies `[pairs]`.
 #[derive(Debug)]
 pub(crate) struct RopeTables(pub(crate) Rope);
 
 impl Kernel for RopeTables {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let mut given = cx.inputs.iter();
+        let [positions, offset, turns] = [Part::Positions, Part::Offset, Part::Frequencies]
+            .map(|part| self.0.parts.place(part).and_then(|_| given.next()));
         let [cos, sin] = cx.outputs else {
             return Err(OpError::Unknown("two tables"));
         };
-        let (pairs, dtype, size) = (
-            cos.geometry.shape[1],
-            cos.dtype,
-            cos.dtype.size().unwrap_or(1),
-        );
-        let positions = cx.inputs.first();
-        let rows = cos
-            .bytes()
-            .chunks_exact_mut(pairs * size)
-            .zip(sin.bytes().chunks_exact_mut(pairs * size));
-        for (row, (cos, sin)) in rows.enumerate() {
-            let position = positions.map_or(row as f32, |p| p.int_at(row) as f32);
+        let (pairs, _, rows) = cos.geometry.rows();
+        let q = cos.geometry.shape[cos.geometry.rank - 2].max(1);
+        if positions.is_some_and(|p| p.geometry.rows().0 != q && rows > 0) {
+            let shapes = [cos.geometry.shape(), positions.map_or(&[], |p| p.shape())];
+            return Err(OpError::shapes("every row has a position", &shapes));
+        }
+        // One for all, or one for each of the batch.
+        let first = |p: &View<'_>, each: usize, row: usize| match p.len() > each {
+            true => row / q * each,
+            false => 0,
+        };
+        let position = |row: usize| match (positions, offset) {
+            (Some(p), _) => p.int_at(first(p, q, row) + row % q) as f32,
+            (None, Some(o)) => (o.int_at(first(o, 1, row)) + (row % q) as i64) as f32,
+            (None, None) => (row % q) as f32,
+        };
+        let (dtype, size) = (cos.dtype, cos.dtype.size().unwrap_or(1));
+        let turn = &mut *scratch::floats(pairs);
+        if let Some(t) = turns {
+            t.load_row(0, turn);
+            turn.iter_mut().for_each(|x| *x *= self.0.scale as f32);
+        } else {
+            let each = turn.iter_mut().enumerate();
+            each.for_each(|(i, x)| *x = self.0.frequency(i, pairs));
+        }
+        let row = (pairs * size).max(1);
+        let tables = cos.bytes().chunks_exact_mut(row);
+        for (i, (cos, sin)) in tables.zip(sin.bytes().chunks_exact_mut(row)).enumerate() {
+            let position = position(i);
             let parts = cos.chunks_exact_mut(size).zip(sin.chunks_exact_mut(size));
-            for (i, (cos, sin)) in parts.enumerate() {
-                let angle = position * self.0.frequency(i, pairs);
+            for ((cos, sin), turn) in parts.zip(turn.iter()) {
+                let angle = position * turn;
                 store(dtype, &[angle.cos()], cos);
                 store(dtype, &[angle.sin()], sin);
             }
@@ -106,7 +128,7 @@ impl Kernel for RopeTables {
     }
 }
 
-/// Inputs: x `[…, q, width]` with rows without gaps, cosines and sines `[q, pairs]`.
+/// Inputs: x `[…, q, width]`, cosines and sines repeated to `[…, q, pairs]`, all with rows without gaps.
 #[derive(Debug)]
 pub(crate) struct Rotate {
     pub(crate) interleaved: bool,
@@ -119,40 +141,33 @@ impl Kernel for Rotate {
     }
 }
 
-fn contiguous<'a, T: Elem>(view: &View<'a>) -> Result<&'a [T], OpError> {
-    Ok(typed(
-        view.contiguous()
-            .ok_or(OpError::Unknown("rows without gaps"))?,
-    ))
-}
-
 fn rotate<T: Elem>(interleaved: bool, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
-    let x = cx.inputs[0];
-    let (cos, sin) = (
-        contiguous::<T>(&cx.inputs[1])?,
-        contiguous::<T>(&cx.inputs[2])?,
-    );
-    let (width, stride, _) = x.geometry.rows();
-    if stride != 1 && width > 1 {
-        return Err(OpError::Unknown("rows without gaps"));
+    let [x, cos, sin] = [0, 1, 2].map(|i| cx.inputs[i]);
+    for view in [&x, &cos, &sin] {
+        let (width, stride, _) = view.geometry.rows();
+        if stride != 1 && width > 1 {
+            return Err(OpError::Unknown("rows without gaps"));
+        }
     }
-    let [rows, pairs] = [0, 1].map(|axis| cx.inputs[1].geometry.shape[axis]);
+    let (width, pairs) = (x.geometry.rows().0, cos.geometry.rows().0);
     let pairing = if interleaved {
         Pairs::Interleaved
     } else {
         Pairs::Halves
     };
-    let data = typed::<T>(x.data);
+    let [data, cosines, sines] = [&x, &cos, &sin].map(|v| typed::<T>(v.data));
     let out = typed_mut::<T>(cx.outputs[0].bytes());
+    let rows = x.geometry.shape[x.geometry.rank - 2];
     let head = (rows * width).max(1);
     let one = |h: usize, out: &mut [T]| {
         for (i, out) in out.chunks_exact_mut(width.max(1)).enumerate() {
-            let from = x.geometry.row_offset(h * rows + i);
-            let table = i * pairs..(i + 1) * pairs;
+            let row = h * rows + i;
+            let from = x.geometry.row_offset(row);
+            let (c, s) = (cos.geometry.row_offset(row), sin.geometry.row_offset(row));
             rotate_rows(
                 pairing,
                 (&data[from..from + width], width),
-                (&cos[table.clone()], &sin[table], pairs),
+                (&cosines[c..c + pairs], &sines[s..s + pairs], pairs),
                 out,
             );
         }
@@ -167,7 +182,31 @@ fn rotate<T: Elem>(interleaved: bool, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpE
     Ok(())
 }
 
-/// Attention read straight from views whose rows have no gaps.
+/// What is added to scores: 0 where a key is seen, else -10000. Output: `[…, q, s]`. Input: the bools that say what is seen,
+/// repeated to that shape; or nothing where positions say it.
+#[derive(Debug)]
+pub(crate) struct ScoreMask(pub(crate) ScaledDotProductAttention);
+
+impl Kernel for ScoreMask {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let out = &mut cx.outputs[0];
+        let (s, _, _) = out.geometry.rows();
+        let q = out.geometry.shape[out.geometry.rank - 2];
+        let (dtype, size) = (out.dtype, out.dtype.size().unwrap_or(1));
+        for (at, place) in out.bytes().chunks_exact_mut(size).enumerate() {
+            let seen = cx.inputs.first().map_or_else(
+                || self.0.sees(at / s % q, q, at % s, s),
+                |mask| mask.int_at(at) != 0,
+            );
+            let value = if seen { 0.0 } else { HIDDEN as f32 };
+            store(dtype, &[value], place);
+        }
+        Ok(())
+    }
+}
+
+/// Attention read straight from views whose rows have no gaps. Inputs: queries, keys, values, then where the operation has them
+/// what is added to scores, repeated from `[…, q, s]` without gaps, and sinks.
 #[derive(Debug)]
 pub(crate) struct Sdpa {
     pub(crate) op: ScaledDotProductAttention,
@@ -178,7 +217,7 @@ pub(crate) struct Sdpa {
 impl Kernel for Sdpa {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let dtype = cx.outputs[0].dtype;
-        by_kind!(dtype, attend(&self.op, self.exact, dtype, cx))
+        by_kind!(dtype, attend(self, dtype, cx))
     }
 
     /// Two products with every key and value that a query sees.
@@ -191,74 +230,103 @@ impl Kernel for Sdpa {
         let ([batch, heads, m, d], [_, _, s, _]) = (q, k) else {
             return work;
         };
-        let seen = |row: usize| {
-            let all = if self.op.causal {
-                s.saturating_sub(m - row - 1)
-            } else {
-                *s
-            };
-            if self.op.window > 0 {
-                all.min(self.op.window)
-            } else {
-                all
-            }
+        let window = match (self.op.window, self.op.causal) {
+            (0, _) => *s,
+            (n, true) => n,
+            (n, false) => 2 * n + 1,
         };
+        let behind = |row: usize| if self.op.causal { m - row - 1 } else { 0 };
+        let seen = |row: usize| s.saturating_sub(behind(row)).min(window);
         let pairs: usize = (0..*m).map(seen).sum();
-        work.with_operations((2 * batch * heads * pairs * (d + dv)) as u64)
+        // Keys and values that no query sees are not read.
+        let unread = s.saturating_sub(window.saturating_add(m - 1)) as u64;
+        let cache = inputs[1].bytes() + inputs[2].bytes();
+        Work {
+            bytes: work.bytes - cache * unread / (*s).max(1) as u64,
+            ..work.with_operations((2 * batch * heads * pairs * (d + dv)) as u64)
+        }
     }
 }
 
-fn heads<'a, T: Elem>(view: &View<'a>) -> Heads<'a, T> {
-    let g = view.geometry;
+fn from<'a, T: Elem>(view: &View<'a>, at: usize) -> &'a [T] {
     let data = typed::<T>(view.data);
+    &data[(view.geometry.offset + at).min(data.len())..]
+}
+
+/// The heads of one of the batch, from one on.
+fn heads<'a, T: Elem>(view: &View<'a>, batch: usize, head: usize) -> Heads<'a, T> {
+    let strides = view.geometry.strides;
     Heads {
-        data: &data[g.offset.min(data.len())..],
-        head_stride: g.strides[1],
-        row_stride: g.strides[2],
+        data: from(view, batch * strides[0] + head * strides[1]),
+        head_stride: strides[1],
+        row_stride: strides[2],
     }
 }
 
-fn attend<T: Elem>(
-    op: &ScaledDotProductAttention,
-    exact: bool,
-    dtype: DType,
-    cx: &mut Cx<'_, '_, '_>,
-) -> Result<(), OpError> {
-    let (q, k, v) = (cx.inputs[0], cx.inputs[1], cx.inputs[2]);
-    let (shape, keys) = (q.geometry.shape, k.geometry.shape);
-    if v.geometry.shape[2] != keys[2] || (op.causal && shape[2] > keys[2]) {
-        return Err(OpError::shapes(
-            "there are as many keys as queries, or more",
-            &[q.shape(), k.shape()],
-        ));
+/// Whether shapes that are only known now fit together.
+fn check(op: &ScaledDotProductAttention, cx: &Cx<'_, '_, '_>) -> Result<(), OpError> {
+    let shapes = [0, 1, 2].map(|i| cx.inputs[i].shape());
+    let (q, k, v) = (shapes[0], shapes[1], shapes[2]);
+    let alike = (v[0], v[1], v[2]) == (k[0], k[1], k[2]) && (q[0], q[3]) == (k[0], k[3]);
+    let mask = op.optional(cx.inputs).0;
+    let masked = mask.is_none_or(|m| m.shape() == [q[0], q[1], q[2], k[2]]);
+    if !alike || !masked {
+        let rule = "queries, keys, values and the mask fit together";
+        return Err(OpError::shapes(rule, &shapes));
     }
-    let dv = v.geometry.shape[3];
-    let a = Attention {
-        q: heads::<T>(&q),
-        k: heads(&k),
-        v: heads(&v),
-        heads: shape[1],
-        kv_heads: keys[1],
-        m: shape[2],
-        s: keys[2],
-        d: shape[3],
-        dv,
-        scale: op.factor(shape[3], dtype) as f32,
-        causal: op.causal,
-        window: (op.window > 0).then_some(op.window),
-        mask: None,
-        sinks: None,
-        exact,
-    };
+    if op.causal && q[2] > k[2] {
+        let rule = "there are as many keys as queries, or more";
+        return Err(OpError::shapes(rule, &shapes[..2]));
+    }
+    Ok(())
+}
+
+fn attend<T: Elem>(kernel: &Sdpa, dtype: DType, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+    let op = &kernel.op;
+    check(op, cx)?;
+    let (q, k, v) = (cx.inputs[0], cx.inputs[1], cx.inputs[2]);
+    let (mask, sinks) = op.optional(cx.inputs);
+    let ([batches, all, m, d], s) = ([0, 1, 2, 3].map(|i| q.geometry.shape[i]), k.shape()[2]);
+    let group = (all / k.shape()[1].max(1)).max(1);
+    // A mask of its own for every head makes every head a call of its own.
+    let apart = mask.is_some_and(|m| m.geometry.strides[1] != 0) && all > 1;
+    let together = if apart { 1 } else { all };
+    let logits = &mut *scratch::floats(all);
+    if let Some(sinks) = sinks {
+        sinks.load_row(0, logits);
+    }
     let out = &mut cx.outputs[0];
     let (strides, offset) = (out.geometry.strides, out.geometry.offset);
     let data = typed_mut::<T>(out.data);
-    let offset = offset.min(data.len());
-    let out = HeadsMut {
-        data: &mut data[offset..],
-        head_stride: strides[1],
-        row_stride: strides[2],
-    };
-    attention(cx.pool, &a, out);
+    for (batch, head) in
+        (0..batches).flat_map(|b| (0..all).step_by(together.max(1)).map(move |h| (b, h)))
+    {
+        let part = head..head + together;
+        let masked = |m: &View<'_>| batch * m.geometry.strides[0] + head * m.geometry.strides[1];
+        let a = Attention {
+            q: heads::<T>(&q, batch, head),
+            k: heads(&k, batch, head / group),
+            v: heads(&v, batch, head / group),
+            heads: together,
+            kv_heads: together.div_ceil(group),
+            m,
+            s,
+            d,
+            dv: v.shape()[3],
+            scale: op.factor(d, dtype) as f32,
+            causal: op.causal,
+            window: (op.window > 0).then_some(op.window),
+            mask: mask.map(|x| &from(x, masked(x))[..m * s]),
+            sinks: sinks.map(|_| &logits[part]),
+            exact: kernel.exact,
+        };
+        let at = offset + batch * strides[0] + head * strides[1];
+        let out = HeadsMut {
+            data: &mut data[at..],
+            head_stride: strides[1],
+            row_stride: strides[2],
+        };
+        attention(cx.pool, &a, out);
+    }
     Ok(())
 }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use russet_kernels::scratch;
+
 use super::{Cx, Kernel, Touched, Weights, Work};
 use crate::error::OpError;
 use crate::exec::view::{View, store};
 
 /// Position `index` of an axis of `n`; negative ones count from the end.
-fn position(index: i64, n: usize) -> Result<usize, OpError> {
+pub(super) fn position(index: i64, n: usize) -> Result<usize, OpError> {
     let at = if index < 0 { index + n as i64 } else { index };
     if (0..n as i64).contains(&at) {
         return Ok(at as usize);
@@ -42,6 +44,37 @@ impl Kernel for GatherRows {
         let rows = outputs.first().map_or(0, |o| o.geometry.rows().2 as u64);
         let read = self.0.size().div_ceil(self.0.n().max(1) as u64) * rows;
         Work::of_elements(inputs, outputs).with_weights(self.0.label(), read)
+    }
+}
+
+/// Rows of a table of integers times one scale. Inputs: table `[n, …]`, indices of any shape, scale, of which the first element
+/// counts.
+#[derive(Debug)]
+pub(crate) struct GatherScaled;
+
+impl Kernel for GatherScaled {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let (table, ids, scale) = (cx.inputs[0], cx.inputs[1], cx.inputs[2]);
+        let mut by = [0.0];
+        if !scale.is_empty() {
+            scale.load(scale.geometry.offset, 1, &mut by);
+        } else if !ids.is_empty() {
+            return Err(OpError::Unknown("the scale of a table"));
+        }
+        let n = table.geometry.shape[0];
+        let mut cell = table.geometry;
+        cell.shape[0] = 1;
+        let (width, stride, lines) = cell.rows();
+        let (line, out) = (&mut *scratch::floats(width), &mut cx.outputs[0]);
+        let (dtype, size) = (out.dtype, out.dtype.size().unwrap_or(1));
+        let rows = out.bytes().chunks_exact_mut((width * size).max(1));
+        for (i, row) in rows.enumerate() {
+            let at = position(ids.int_at(i / lines.max(1)), n)? * table.geometry.strides[0];
+            table.load(at + cell.row_offset(i % lines.max(1)), stride, line);
+            line.iter_mut().for_each(|x| *x *= by[0]);
+            store(dtype, line, row);
+        }
+        Ok(())
     }
 }
 

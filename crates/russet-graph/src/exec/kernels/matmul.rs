@@ -181,7 +181,7 @@ impl Kernel for Matmul {
 }
 
 /// One matrix product; `put` gets each finished row.
-fn product(
+pub(super) fn product(
     a: &View<'_>,
     at: usize,
     b: &View<'_>,
@@ -190,9 +190,11 @@ fn product(
     rounding: Rounding,
     mut put: impl FnMut(usize, &[f32]),
 ) {
-    let last = a.geometry.rank - 1;
-    let (sa, ta) = (a.geometry.strides[last - 1], a.geometry.strides[last]);
-    let (sb, tb) = (b.geometry.strides[last - 1], b.geometry.strides[last]);
+    let steps = |v: &View<'_>| {
+        let last = v.geometry.rank - 1;
+        (v.geometry.strides[last - 1], v.geometry.strides[last])
+    };
+    let ((sa, ta), (sb, tb)) = (steps(a), steps(b));
     let buffer = &mut *scratch::floats(k * n + k + n);
     let (right, rest) = buffer.split_at_mut(k * n);
     let (left, row) = rest.split_at_mut(k);

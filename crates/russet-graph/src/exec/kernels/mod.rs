@@ -6,6 +6,7 @@ mod copy;
 mod elementwise;
 mod gated_delta;
 mod gather;
+mod gather_mm;
 mod matmul;
 mod reduce;
 mod reference;
@@ -14,11 +15,12 @@ mod weights;
 
 use std::fmt::Debug;
 
-pub(crate) use composite::{RmsNorm, RopeTables, Rotate, Sdpa};
+pub(crate) use composite::{RmsNorm, RopeTables, Rotate, ScoreMask, Sdpa};
 pub(crate) use copy::{Contents, Copy, Range, SliceCopy, SliceWrite};
 pub(crate) use elementwise::{Binary, Cast, SiluMul, Unary, Where};
 pub(crate) use gated_delta::GatedDelta;
-pub(crate) use gather::{GatherAlong, GatherNd, GatherRows, ScatterAlong};
+pub(crate) use gather::{GatherAlong, GatherNd, GatherRows, GatherScaled, ScatterAlong};
+pub(crate) use gather_mm::{GatherLinear, GatherMatmul};
 pub(crate) use matmul::{Linear, Matmul, Packed, PackedLinear};
 pub(crate) use reduce::{Reduce, ReduceKind, Softmax};
 pub(crate) use reference::Reference;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use russet_kernels::elem::Rounding;
+use russet_kernels::isa::Isa;
 use russet_kernels::mem::{AlignedBuf, SharedBytes};
 use russet_kernels::packed::{self, BlockSource};
 use russet_kernels::quant::{
-    BlockFormat, BlockRows, Code, DenseRows, Floats, GgufRows, RowFormat, dequantize_row,
+    BlockFormat, BlockRows, Code, DenseRows, Floats, GgufRows, Order, RowFormat, dequantize_row,
 };
 
 use super::{Cx, Kernel, Touched, Work};
@@ -126,7 +127,7 @@ impl Weights {
     }
 
     /// `(data - zero) · scale + shift` with one triple per row and block of the last axis: the operands of
-    /// `blockwise_shift_scale`. `None` where they are laid out otherwise.
+    /// `blockwise_shift_scale`. Matrices of a stack lie one under the other. `None` where the operands are laid out otherwise.
     pub(crate) fn codes(
         dtype: DType,
         data: &ConstantData,
@@ -141,12 +142,12 @@ impl Weights {
             DType::U8 => Code::U8,
             _ => return None,
         };
-        let (n, k) = matrix(data)?;
-        let (rows, blocks) = matrix(scale)?;
+        let ((lead, k), (rows, blocks)) = (rows_of(data)?, rows_of(scale)?);
+        let n = lead.iter().product();
         let Storage::Dense(bytes) = &data.storage else {
             return None;
         };
-        if rows != n || blocks == 0 || k % blocks != 0 {
+        if rows != lead || blocks == 0 || k % blocks != 0 {
             return None;
         }
         let format = Format::Codes {
@@ -283,10 +284,59 @@ impl Weights {
         })
     }
 
+    /// Calls `f` with `count` rows from `first` on.
+    pub(crate) fn with_rows<T>(
+        &self,
+        first: usize,
+        count: usize,
+        f: impl FnOnce(&dyn RowFormat) -> T,
+    ) -> Option<T> {
+        if first.checked_add(count)? > self.n {
+            return None;
+        }
+        self.with(|rows| f(&Part { rows, first, count }))
+    }
+
     /// One row, decoded and rounded to its kind.
     pub(crate) fn row(&self, row: usize, out: &mut [f32]) {
         self.with(|rows| dequantize_row(rows, row, out));
     }
+}
+
+/// Some rows of a matrix.
+struct Part<'a> {
+    rows: &'a dyn RowFormat,
+    first: usize,
+    count: usize,
+}
+
+impl RowFormat for Part<'_> {
+    fn rows(&self) -> usize {
+        self.count
+    }
+
+    fn k(&self) -> usize {
+        self.rows.k()
+    }
+
+    fn order(&self) -> Order {
+        self.rows.order()
+    }
+
+    fn dequantize(&self, isa: Isa, row: usize, start: usize, out: &mut [f32]) {
+        self.rows.dequantize(isa, self.first + row, start, out);
+    }
+
+    fn dot_rows(&self, isa: Isa, first: usize, x: &[f32], out: &mut [f32]) {
+        self.rows.dot_rows(isa, self.first + first, x, out);
+    }
+}
+
+/// All extents of a constant but the last, and the last.
+fn rows_of(c: &ConstantData) -> Option<(Vec<usize>, usize)> {
+    let mut shape = c.ty.fixed_shape().filter(|s| s.len() >= 2)?;
+    let k = shape.pop()?;
+    Some((shape, k))
 }
 
 /// The constant as a matrix.

@@ -1,12 +1,18 @@
 //! Composites: one step each, and the tables that they share.
 
-use super::{Lower, Lowering, ViewDraft};
+use russet_kernels::elem::Rounding;
+
+use super::{Lower, Lowering, Value, ViewDraft, What};
 use crate::error::OpError;
 use crate::exec::kernels;
 use crate::exec::layout::Layout;
-use crate::graph::Node;
+use crate::exec::view::{Geometry, MAX_RANK};
+use crate::graph::{Node, ValueId};
 use crate::ops::Op;
-use crate::ops::rope::{Rope, Second};
+use crate::ops::gather_mm::GatherMm;
+use crate::ops::rms_norm::RmsNorm;
+use crate::ops::rope::{Part, Rope};
+use crate::ops::scaled_dot_product_attention::ScaledDotProductAttention;
 use crate::types::{DType, Dim};
 
 /// A pair of cosine and sine tables and what they were made for.
@@ -14,8 +20,9 @@ use crate::types::{DType, Dim};
 pub(super) struct Tables {
     rope: Rope,
     dtype: DType,
-    shape: [Dim; 2],
-    positions: Option<ViewDraft>,
+    shape: Vec<Dim>,
+    /// Positions and frequencies.
+    given: Vec<ViewDraft>,
     tables: [ViewDraft; 2],
 }
 
@@ -23,42 +30,9 @@ impl Lowering<'_> {
     /// Lowers a whole composite; `false` for anything else.
     pub(super) fn composite_node(&mut self, node: &Node) -> Lower<bool> {
         match &node.op {
-            Op::RmsNorm(op) => {
-                let x = self.view(node.inputs[0])?;
-                let x = self.contiguous(x);
-                let scale = self.view(node.inputs[1])?;
-                let scale = self.contiguous(scale);
-                let layout = scale
-                    .layout
-                    .broadcast(&x.layout.shape)
-                    .ok_or(OpError::Unknown("a broadcast"))?;
-                let inputs = vec![x, ViewDraft { layout, ..scale }];
-                self.emit_for(
-                    node.outputs[0],
-                    "rms_norm",
-                    kernels::RmsNorm {
-                        eps: op.eps as f32,
-                        exact: true,
-                    },
-                    inputs,
-                )?;
-                self.mark(super::What::RmsNorm(op.eps as f32));
-            }
+            Op::RmsNorm(op) => self.norm(*op, node)?,
             Op::Rope(op) => self.rope(*op, node)?,
-            Op::ScaledDotProductAttention(op) => {
-                let mut views = self.views(&node.inputs)?;
-                for view in &mut views {
-                    if view.layout.strides[3] != Dim::Const(1) {
-                        *view = self.copied(view);
-                    }
-                }
-                let kernel = kernels::Sdpa {
-                    op: *op,
-                    exact: true,
-                };
-                self.emit_for(node.outputs[0], "attention", kernel, views)?;
-                self.mark(super::What::Attention(*op));
-            }
+            Op::ScaledDotProductAttention(op) => self.attention(*op, node)?,
             Op::GatedDeltaUpdate(op) => {
                 let views = self.views(&node.inputs)?;
                 let mut outputs = Vec::with_capacity(2);
@@ -70,93 +44,300 @@ impl Lowering<'_> {
                 }
                 self.emit("gated_delta", kernels::GatedDelta(*op), views, outputs);
             }
+            Op::GatherMm(op) => self.gather_mm(*op, node)?,
+            Op::RopeCachedCosSinGather(_) => {
+                let ids = self.view(node.inputs[0])?;
+                let mut shape = ids.layout.shape.clone();
+                shape.push(Dim::Const(1));
+                let ids = self.contiguous(ids);
+                let layout = ids.layout.reshape(&shape);
+                let layout = layout.ok_or(OpError::Unknown("a reshape"))?;
+                let deep = ViewDraft { layout, ..ids };
+                for (&table, &id) in node.inputs[1..].iter().zip(&node.outputs) {
+                    let table = self.view(table)?;
+                    let inputs = vec![table, deep.clone()];
+                    self.emit_for(id, "gather_nd", kernels::GatherNd, inputs)?;
+                }
+            }
+            Op::FusedInterleavedEmbeddingGatherDequantReshape(_) => {
+                let views = self.views(&node.inputs[..3])?;
+                self.emit_for(
+                    node.outputs[0],
+                    "gather_scaled",
+                    kernels::GatherScaled,
+                    views,
+                )?;
+            }
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    fn rope(&mut self, op: Rope, node: &Node) -> Lower<()> {
+    fn norm(&mut self, op: RmsNorm, node: &Node) -> Lower<()> {
         let x = self.view(node.inputs[0])?;
-        let x = if x.layout.strides.last() == Some(&Dim::Const(1)) {
-            x
-        } else {
-            self.copied(&x)
-        };
-        let shape = &x.layout.shape;
-        let (q, width) = (
-            shape[shape.len() - 2].clone(),
-            shape[shape.len() - 1].clone(),
-        );
-        let width = width
-            .as_const()
-            .and_then(|w| usize::try_from(w).ok())
-            .ok_or(OpError::Unknown("the width of a row"))?;
-        let table = [q, Dim::from(op.pairs(width)?)];
-        let positions = if op.second == Second::Positions {
-            Some(self.view(node.inputs[1])?)
-        } else {
-            None
-        };
-        let [cos, sin] = self.tables(op, x.dtype, table, positions);
-        self.emit_for(
-            node.outputs[0],
-            "rope",
-            kernels::Rotate {
-                interleaved: op.interleaved,
-            },
-            vec![x, cos, sin],
-        )
+        let x = self.contiguous(x);
+        let scale = self.view(node.inputs[1])?;
+        let scale = self.contiguous(scale);
+        let layout = scale
+            .layout
+            .broadcast(&x.layout.shape)
+            .ok_or(OpError::Unknown("a broadcast"))?;
+        let (id, eps, kind) = (node.outputs[0], op.eps as f32, scale.dtype);
+        let kernel = kernels::RmsNorm { eps, exact: true };
+        if x.dtype == kind {
+            self.emit_for(
+                id,
+                "rms_norm",
+                kernel,
+                vec![x, ViewDraft { layout, ..scale }],
+            )?;
+            self.mark(What::RmsNorm(eps));
+            return Ok(());
+        }
+        // A wide scale multiplies wide rows, which are rounded once.
+        let shape = x.layout.shape.clone();
+        let (wide, normal) = (self.buffer(kind, &shape), self.buffer(kind, &shape));
+        self.emit("cast", kernels::Cast, vec![x], vec![wide.clone()]);
+        self.mark(What::Rows);
+        let inputs = vec![wide, ViewDraft { layout, ..scale }];
+        self.emit("rms_norm", kernel, inputs, vec![normal.clone()]);
+        self.mark(What::RmsNorm(eps));
+        self.emit_for(id, "cast", kernels::Cast, vec![normal])?;
+        self.mark(What::Rows);
+        Ok(())
     }
 
-    /// The tables of a rotation, shared by all layers that turn alike.
+    fn attention(&mut self, op: ScaledDotProductAttention, node: &Node) -> Lower<()> {
+        let mut views = self.views(&node.inputs[..3])?;
+        for view in &mut views {
+            *view = self.in_rows(view.clone());
+        }
+        let mut kernel_op = op;
+        let (mask, sinks) = op.optional(&node.inputs);
+        if op.needs_mask() {
+            let (q, k) = (&views[0].layout.shape, &views[1].layout.shape);
+            let full = [q[0].clone(), q[1].clone(), q[2].clone(), k[2].clone()];
+            views.push(self.score_mask(op, mask.copied(), &full, views[0].dtype)?);
+            kernel_op.mask = true;
+            kernel_op.window = 0;
+        }
+        if let Some(&id) = sinks {
+            views.push(self.view(id)?);
+        }
+        let kernel = kernels::Sdpa {
+            op: kernel_op,
+            exact: true,
+        };
+        self.emit_for(node.outputs[0], "attention", kernel, views)?;
+        self.mark(What::Attention(kernel_op));
+        Ok(())
+    }
+
+    /// What is added to scores of shape `full` to hide keys; the same for all of the batch, or all heads, is written once.
+    fn score_mask(
+        &mut self,
+        op: ScaledDotProductAttention,
+        mask: Option<ValueId>,
+        full: &[Dim; 4],
+        dtype: DType,
+    ) -> Lower<ViewDraft> {
+        let mut shape = full.clone();
+        let mut inputs = Vec::new();
+        let given = mask.map(|id| self.view(id)).transpose()?;
+        let lead = 4 - given.as_ref().map_or(2, |m| m.layout.shape.len());
+        for (axis, d) in shape[..2].iter_mut().enumerate() {
+            let own = given
+                .as_ref()
+                .and_then(|m| m.layout.shape.get(axis.checked_sub(lead)?));
+            if own.is_none_or(|own| *own == Dim::Const(1)) {
+                *d = Dim::Const(1);
+            }
+        }
+        if let Some(mask) = given {
+            let layout = mask.layout.broadcast(&shape);
+            let layout = layout.ok_or(OpError::Unknown("a broadcast"))?;
+            inputs.push(ViewDraft { layout, ..mask });
+        }
+        let out = self.buffer(dtype, &shape);
+        self.emit(
+            "attention_mask",
+            kernels::ScoreMask(op),
+            inputs,
+            vec![out.clone()],
+        );
+        let layout = out.layout.broadcast(full);
+        let layout = layout.ok_or(OpError::Unknown("a broadcast"))?;
+        Ok(ViewDraft { layout, ..out })
+    }
+
+    fn gather_mm(&mut self, op: GatherMm, node: &Node) -> Lower<()> {
+        if self.experts(op, node)? {
+            return Ok(());
+        }
+        let views = self.views(&node.inputs)?;
+        let stacked = |(i, ids): (usize, &Option<usize>)| {
+            ids.is_none() || op.batch_axes + 2 < views[i].layout.shape.len()
+        };
+        let (dtype, _) = self.ty(node.outputs[0])?;
+        let plain = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+        if !plain || !op.indices().iter().enumerate().all(stacked) {
+            return self.reference(node);
+        }
+        // The body repeats operands before the product, so that bf16 is summed in f32.
+        let rounding = match dtype {
+            DType::F16 => Rounding::F16,
+            _ => Rounding::F32,
+        };
+        let kernel = kernels::GatherMatmul { op, rounding };
+        self.emit_for(node.outputs[0], "gather_mm", kernel, views)?;
+        self.mark(What::Gathered(op));
+        Ok(())
+    }
+
+    /// A product with a compressed stack whose matrices can be read row by row; `false` for any other.
+    fn experts(&mut self, op: GatherMm, node: &Node) -> Lower<bool> {
+        let Some(Value::Stack { weights, layout }) = self.values.get(&node.inputs[1]).cloned()
+        else {
+            return Ok(false);
+        };
+        let left = self.view(node.inputs[0])?;
+        let stacked = |ids: Option<usize>, rank: usize| ids.is_none() || op.batch_axes + 2 < rank;
+        let ids = op.indices();
+        let Some(right) = by_rows(&layout, weights.k()).filter(|right| {
+            stacked(ids[0], left.layout.shape.len()) && stacked(ids[1], right.rank)
+        }) else {
+            return Ok(false);
+        };
+        let mut inputs = vec![self.contiguous(left)];
+        for at in ids.into_iter().flatten() {
+            inputs.push(self.view(node.inputs[at])?);
+        }
+        let kernel = kernels::GatherLinear {
+            op,
+            weights,
+            right,
+            exact: true,
+        };
+        self.emit_for(node.outputs[0], "gather_linear", kernel.clone(), inputs)?;
+        self.mark(What::Experts(kernel));
+        Ok(true)
+    }
+
+    /// A view whose rows have no gaps.
+    fn in_rows(&mut self, view: ViewDraft) -> ViewDraft {
+        match view.layout.strides.last() {
+            Some(stride) if *stride != Dim::Const(1) => self.copied(&view),
+            _ => view,
+        }
+    }
+
+    fn rope(&mut self, op: Rope, node: &Node) -> Lower<()> {
+        let x = self.view(node.inputs[0])?;
+        let x = self.in_rows(x);
+        let shape = x.layout.shape.clone();
+        let (rows, width) = shape.split_at(shape.len() - 1);
+        let width = width[0].as_const().and_then(|w| usize::try_from(w).ok());
+        let pairs = op.pairs(width.ok_or(OpError::Unknown("the width of a row"))?)?;
+        let full = [rows, &[Dim::from(pairs)]].concat();
+        let given = |part| op.parts.place(part).map(|at| node.inputs[at]);
+        let tables = if let [Some(cos), Some(sin)] = [Part::Cos, Part::Sin].map(given) {
+            let tables = [self.view(cos)?, self.view(sin)?];
+            tables.map(|t| self.in_rows(t))
+        } else {
+            let parts = [Part::Positions, Part::Offset, Part::Frequencies].map(given);
+            let given: Vec<ValueId> = parts.into_iter().flatten().collect();
+            let given = self.views(&given)?;
+            self.tables(op, x.dtype, &full, given)
+        };
+        let mut inputs = vec![x];
+        for table in tables {
+            let layout = table.layout.broadcast(&full);
+            let layout = layout.ok_or(OpError::Unknown("a broadcast"))?;
+            inputs.push(ViewDraft { layout, ..table });
+        }
+        let kernel = kernels::Rotate {
+            interleaved: op.interleaved,
+        };
+        self.emit_for(node.outputs[0], "rope", kernel, inputs)
+    }
+
+    /// The shape of the tables for rows of shape `full`: one for all of the batch, unless they differ by what is `given`.
+    fn table_shape(op: &Rope, full: &[Dim], given: &[ViewDraft]) -> Vec<Dim> {
+        let mut shape = full.to_vec();
+        let last = shape.len() - 2;
+        shape[..last].fill(Dim::Const(1));
+        let leads = op
+            .parts
+            .place(Part::Positions)
+            .or(op.parts.place(Part::Offset));
+        let lead = leads.and_then(|_| given[0].layout.shape.first());
+        if let (Some(lead), true) = (lead, last > 0) {
+            shape[0] = lead.clone();
+        }
+        shape
+    }
+
+    /// The tables of a rotation of rows of shape `full`, shared by all layers that turn alike.
     fn tables(
         &mut self,
         rope: Rope,
         dtype: DType,
-        shape: [Dim; 2],
-        positions: Option<ViewDraft>,
+        full: &[Dim],
+        given: Vec<ViewDraft>,
     ) -> [ViewDraft; 2] {
-        let same_place = |a: &Option<ViewDraft>, b: &Option<ViewDraft>| match (a, b) {
-            (Some(a), Some(b)) => a.home == b.home && a.layout == b.layout,
-            (None, None) => true,
-            _ => false,
-        };
+        let shape = Self::table_shape(&rope, full, &given);
+        let same = |a: &ViewDraft, b: &ViewDraft| a.home == b.home && a.layout == b.layout;
         let alike = |t: &&Tables| {
             let rope = Rope {
                 interleaved: t.rope.interleaved,
                 dims: t.rope.dims,
-                second: t.rope.second,
                 ..rope
             };
             t.rope == rope
                 && t.dtype == dtype
                 && t.shape == shape
-                && same_place(&t.positions, &positions)
+                && t.given.len() == given.len()
+                && t.given.iter().zip(&given).all(|(a, b)| same(a, b))
         };
         if let Some(found) = self.rope_tables.iter().find(alike) {
             return found.tables.clone();
         }
-        let new = |this: &mut Self| {
-            let table = this.buffer(dtype, &shape);
-            ViewDraft {
-                layout: Layout::contiguous(&shape),
-                ..table
-            }
-        };
-        let tables = [new(self), new(self)];
-        self.emit(
-            "rope_tables",
-            kernels::RopeTables(rope),
-            positions.iter().cloned().collect(),
-            tables.to_vec(),
-        );
+        let tables = [self.buffer(dtype, &shape), self.buffer(dtype, &shape)];
+        let kernel = kernels::RopeTables(rope);
+        self.emit("rope_tables", kernel, given.clone(), tables.to_vec());
         self.rope_tables.push(Tables {
             rope,
             dtype,
             shape,
-            positions,
+            given,
             tables: tables.clone(),
         });
         tables
     }
+}
+
+/// The geometry of matrices `[…, k, n]` that lie as rows `[n, k]`; none where they lie otherwise.
+fn by_rows(layout: &Layout, k: usize) -> Option<Geometry> {
+    let numbers = |dims: &[Dim]| -> Option<Vec<usize>> {
+        let number = |d: &Dim| d.as_const().and_then(|c| usize::try_from(c).ok());
+        dims.iter().map(number).collect()
+    };
+    let (shape, strides) = (numbers(&layout.shape)?, numbers(&layout.strides)?);
+    let offset = numbers(std::slice::from_ref(&layout.offset))?[0];
+    let rank = shape.len();
+    let lead = rank.checked_sub(2).filter(|_| rank <= MAX_RANK)?;
+    let whole = |n: &usize| n.checked_rem(k) == Some(0);
+    let rows = shape[lead] == k && strides[lead..] == [1, k];
+    if !rows || !whole(&offset) || !strides[..lead].iter().all(whole) {
+        return None;
+    }
+    let mut geometry = Geometry {
+        rank,
+        shape: [1; MAX_RANK],
+        strides: [0; MAX_RANK],
+        offset,
+    };
+    geometry.shape[..rank].copy_from_slice(&shape);
+    geometry.strides[..rank].copy_from_slice(&strides);
+    Some(geometry)
 }

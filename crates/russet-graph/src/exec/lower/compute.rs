@@ -8,6 +8,7 @@ use super::{Lower, Lowering, Value, ViewDraft, What, captured};
 use crate::error::OpError;
 use crate::exec::build::Home;
 use crate::exec::kernels::{self, Binary, ReduceKind, Unary, Weights};
+use crate::exec::layout::Layout;
 use crate::graph::{ConstantData, Node, Storage, ValueId};
 use crate::ops::Op;
 use crate::ops::constant::Constant;
@@ -289,9 +290,17 @@ impl Lowering<'_> {
 
     fn blockwise(&mut self, node: &Node) -> Lower<()> {
         let parts: Option<Vec<_>> = node.inputs.iter().map(|&id| self.constant_of(id)).collect();
-        let (dtype, _) = self.ty(node.outputs[0])?;
+        let (dtype, shape) = self.ty(node.outputs[0])?;
         let weights = parts.and_then(|p| Weights::codes(dtype, &p[0], &p[1], &p[2], &p[3]));
         match weights {
+            Some(w) if shape.len() > 2 => {
+                let value = Value::Stack {
+                    weights: Arc::new(w),
+                    layout: Layout::contiguous(&shape),
+                };
+                self.values.insert(node.outputs[0], value);
+                Ok(())
+            }
             Some(w) => {
                 self.values.insert(
                     node.outputs[0],

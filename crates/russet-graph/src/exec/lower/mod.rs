@@ -19,6 +19,7 @@ use crate::error::OpError;
 use crate::graph::{ConstantData, Graph, Module, Node, Storage, ValueId};
 use crate::infer::Facts;
 use crate::ops::constant::Constant;
+use crate::ops::gather_mm::GatherMm;
 use crate::ops::scaled_dot_product_attention::ScaledDotProductAttention;
 use crate::ops::{Known, Op};
 use crate::types::{DType, Dim, Type};
@@ -54,7 +55,7 @@ impl StepDraft {
     }
 }
 
-/// What fusion knows of a step. All but the first three work row by row: a row of the result depends on that row of the operands.
+/// What fusion knows of a step. All but the first five work row by row: a row of the result depends on that row of the operands.
 #[derive(Debug)]
 pub(crate) enum What {
     Other,
@@ -62,6 +63,10 @@ pub(crate) enum What {
     Attention(ScaledDotProductAttention),
     /// A product of two views; not by rows, since it has leading axes of its own.
     Matmul,
+    /// A product of matrices picked from stacks; not by rows either.
+    Gathered(GatherMm),
+    /// The same with a compressed stack.
+    Experts(kernels::GatherLinear),
     /// Something without further meaning.
     Rows,
     /// The norm with this epsilon.
@@ -93,6 +98,11 @@ enum Value {
         weights: Arc<Weights>,
         transposed: bool,
     },
+    /// A stack of compressed matrices, one under the other, and where in them the elements lie.
+    Stack {
+        weights: Arc<Weights>,
+        layout: Layout,
+    },
     /// Followed contents.
     Contents(DType, Vec<Dim>, Known),
     /// A state by number.
@@ -106,6 +116,8 @@ pub(crate) struct Lowered {
     pub(crate) steps: Vec<StepDraft>,
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) outputs: Vec<(Arc<str>, ViewDraft)>,
+    /// What the plan takes to be 0 or more.
+    pub(crate) assumed: Vec<Dim>,
 }
 
 impl Lowered {
@@ -137,6 +149,7 @@ pub(crate) struct Lowering<'a> {
     steps: Vec<StepDraft>,
     buffers: Vec<Buffer>,
     rope_tables: Vec<composite::Tables>,
+    assumed: Vec<Dim>,
 }
 
 type Lower<T> = Result<T, OpError>;
@@ -153,6 +166,7 @@ impl<'a> Lowering<'a> {
             steps: Vec::new(),
             buffers: Vec::new(),
             rope_tables: Vec::new(),
+            assumed: Vec::new(),
         };
         this.demand();
         this
@@ -229,7 +243,14 @@ impl<'a> Lowering<'a> {
             steps: self.steps,
             buffers: self.buffers,
             outputs,
+            assumed: self.assumed,
         })
+    }
+
+    /// Notes that the plan takes these to be 0 or more: bounds below count from the end, and spans below are empty.
+    fn assume<'d>(&mut self, dims: impl IntoIterator<Item = &'d Dim>) {
+        let open = dims.into_iter().filter(|d| d.as_const().is_none());
+        self.assumed.extend(open.cloned());
     }
 
     fn node(&mut self, index: usize, node: &Node) -> Lower<()> {
@@ -372,6 +393,10 @@ impl<'a> Lowering<'a> {
                 weights,
                 transposed,
             }) => self.dequantised(&weights, transposed),
+            Some(Value::Stack { weights, layout }) => {
+                let flat = self.dequantised(&weights, false);
+                ViewDraft { layout, ..flat }
+            }
             Some(Value::Contents(dtype, shape, known)) => self.written(dtype, &shape, &known),
             Some(_) => return Err(OpError::Unknown("a tensor operand")),
             None => {

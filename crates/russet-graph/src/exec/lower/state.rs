@@ -96,6 +96,7 @@ impl Lowering<'_> {
             .collect();
         match bounds {
             Some(b) => {
+                self.assume(b[0].iter());
                 let begin: Vec<_> = b[0]
                     .iter()
                     .zip(&target.layout.shape)

@@ -24,6 +24,13 @@ impl Lowering<'_> {
                 .insert(*id, Value::Contents(dtype, shape, known));
             return Ok(true);
         }
+        if let Some(Value::Stack { weights, layout }) = self.first_value(node)
+            && let Some(layout) = self.moved(node, &layout)?
+        {
+            let value = Value::Stack { weights, layout };
+            self.values.insert(node.outputs[0], value);
+            return Ok(true);
+        }
         match &node.op {
             Op::Slice(_) => self.slice(node),
             Op::Reshape(_) | Op::ExpandDims(_) | Op::ShrinkDims(_) => self.reshape(node),
@@ -43,6 +50,34 @@ impl Lowering<'_> {
         }
     }
 
+    fn first_value(&self, node: &Node) -> Option<Value> {
+        self.values.get(node.inputs.first()?).cloned()
+    }
+
+    /// Where the elements lie after an operation that only moves them, as far as compressed stacks follow that.
+    fn moved(&self, node: &Node, layout: &Layout) -> Lower<Option<Layout>> {
+        let (_, shape) = self.ty(node.outputs[0])?;
+        let ints = |i: usize| node.inputs.get(i).and_then(|&id| self.ints(id));
+        Ok(match &node.op {
+            Op::Reshape(_) | Op::ExpandDims(_) | Op::ShrinkDims(_) => layout.reshape(&shape),
+            Op::Transpose(_) => {
+                let order = ints(1).ok_or(OpError::Unknown("a permutation"))?;
+                let order = order.iter().map(|&a| axis(a, shape.len()));
+                Some(layout.permute(&order.collect::<Result<Vec<_>, _>>()?))
+            }
+            Op::Slice(_) => match (ints(1), ints(3)) {
+                (Some(begin), Some(stride)) if stride.iter().all(|s| *s > 0) => {
+                    let begins = begin.iter().zip(&layout.shape);
+                    let begins: Vec<Dim> = begins.map(|(b, n)| bound(&Dim::Const(*b), n)).collect();
+                    let strides: Vec<Dim> = stride.into_iter().map(Dim::Const).collect();
+                    Some(layout.slice(&begins, &shape, &strides))
+                }
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
     fn slice(&mut self, node: &Node) -> Lower<bool> {
         let bounds: Option<Vec<_>> = node.inputs[1..]
             .iter()
@@ -56,6 +91,7 @@ impl Lowering<'_> {
         let (_, shape) = self.ty(node.outputs[0])?;
         match bounds {
             Some(b) => {
+                self.assume(b[..2].iter().flat_map(|v| v.iter()).chain(&shape));
                 let begin: Vec<Dim> = b[0]
                     .iter()
                     .zip(&x.layout.shape)
