@@ -110,7 +110,7 @@ pub(crate) struct TalkArgs {
     pub(crate) max_tokens: Option<usize>,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
-    /// Threads to compute with [default: all cores]
+    /// Threads to compute with [default: the CPUs that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
     /// How closely to follow the file's arithmetic
@@ -141,7 +141,7 @@ pub(crate) struct BenchArgs {
     /// Chooses the random tokens of the prompts
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Threads to compute with [default: all cores]
+    /// Threads to compute with [default: the CPUs that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
     /// How closely to follow the file's arithmetic
@@ -249,7 +249,7 @@ pub(crate) struct PlanArgs {
     /// Calls that are timed; one more comes first and is not counted
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) runs: u32,
-    /// Threads to compute with [default: all cores]
+    /// Threads to compute with [default: the CPUs that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
     /// How closely to follow the file's arithmetic
@@ -273,7 +273,7 @@ pub(crate) struct CallArgs {
     /// Where outputs and states after the call go; without it only their types are printed
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Threads to compute with [default: all cores]
+    /// Threads to compute with [default: the CPUs that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
 }

@@ -201,93 +201,62 @@ fn refused(asset: &str, args: &[String]) -> String {
     said
 }
 
+/// What is said of the counter called on these tensors, each in a file of its own.
+fn refused_with(tensors: &[(&str, Tensor)]) -> String {
+    let folder = Folder::new();
+    let mut args = Vec::new();
+    for (i, (name, tensor)) in tensors.iter().enumerate() {
+        let path = file(&folder, &format!("{i}.npz"), name, tensor.clone());
+        args.extend(["--in".into(), path.display().to_string()]);
+    }
+    refused(COUNTER, &args)
+}
+
 #[test]
 fn wrong_tensors_are_named_with_what_was_wanted() {
-    let folder = Folder::new();
-    let x = |name: &str, tensor| {
-        file(
-            &folder,
-            &format!("{}.npz", folder.names().len()),
-            name,
-            tensor,
-        )
-        .display()
-        .to_string()
-    };
     let four = || floats(&[1.0; 4]);
-    let state = |tensor| {
-        vec![
-            "--in".into(),
-            x("x", four()),
-            "--in".into(),
-            x("state.s", tensor),
-        ]
-    };
-    let input = |path: String| vec!["--in".to_owned(), path];
-    let cases: [(Vec<String>, &[&str]); 10] = [
-        (vec![], &["needs the input \"x\"", "tensor<4xf32>"]),
+    let square = Tensor::from_floats(DType::F32, &[2, 2], &[1.0; 4]).unwrap();
+    let whole = Tensor::from_ints(DType::I32, &[4], &[1; 4]).unwrap();
+    let three = "expected tensor<4xf32>, got tensor<3xf32>";
+    let cases: [(&[(&str, Tensor)], &[&str]); 8] = [
+        (&[], &["needs the input \"x\"", "tensor<4xf32>"]),
+        (&[("y", four())], &["no input \"y\"", "\"x\" tensor<4xf32>"]),
+        (&[("x", floats(&[1.0; 3]))], &["input \"x\"", three]),
+        (&[("x", whole)], &["got tensor<4xi32>"]),
+        (&[("x", square)], &["got tensor<2x2xf32>"]),
         (
-            input(x("y", four())),
-            &["no input \"y\"", "\"x\" tensor<4xf32>"],
+            &[("x", four()), ("state.s", floats(&[0.0; 3]))],
+            &["state \"s\"", three],
         ),
         (
-            input(x("x", floats(&[1.0; 3]))),
-            &["input \"x\"", "expected tensor<4xf32>, got tensor<3xf32>"],
-        ),
-        (
-            input(x(
-                "x",
-                Tensor::from_ints(DType::I32, &[4], &[1; 4]).unwrap(),
-            )),
-            &["expected tensor<4xf32>, got tensor<4xi32>"],
-        ),
-        (
-            input(x(
-                "x",
-                Tensor::from_floats(DType::F32, &[2, 2], &[1.0; 4]).unwrap(),
-            )),
-            &["got tensor<2x2xf32>"],
-        ),
-        (
-            state(floats(&[0.0; 5])),
-            &["state \"s\"", "expected tensor<4xf32>, got tensor<5xf32>"],
-        ),
-        (
-            vec![
-                "--in".into(),
-                x("x", four()),
-                "--in".into(),
-                x("state.t", four()),
-            ],
+            &[("x", four()), ("state.t", four())],
             &["no state \"t\"", "\"s\" tensor<4xf32>"],
         ),
         (
-            vec![
-                "--in".into(),
-                x("x", four()),
-                "--in".into(),
-                x("in.x", four()),
-            ],
+            &[("x", four()), ("in.x", four())],
             &["input \"x\" is given twice"],
         ),
-        (
-            vec![
-                "--in".into(),
-                x("x", four()),
-                "--function".into(),
-                "extend".into(),
-            ],
-            &["no function \"extend\"", "the functions are main"],
-        ),
-        (
-            input(folder.join("none.npz").display().to_string()),
-            &["none.npz", "No such file"],
-        ),
     ];
-    for (args, parts) in cases {
-        let said = refused(COUNTER, &args);
-        assert!(parts.iter().all(|p| said.contains(p)), "{args:?}: {said}");
+    for (tensors, parts) in cases {
+        let said = refused_with(tensors);
+        assert!(parts.iter().all(|p| said.contains(p)), "{said}");
     }
+}
+
+#[test]
+fn functions_and_files_that_are_not_there_are_named() {
+    let folder = Folder::new();
+    let x = file(&folder, "x.npy", "x", floats(&[1.0; 4]));
+    let args = ["--in", &x.display().to_string(), "--function", "extend"];
+    let said = refused(COUNTER, &args.map(String::from));
+    assert!(said.contains("no function \"extend\""), "{said}");
+    assert!(said.contains("the functions are main"), "{said}");
+    let none = folder.join("none.npz").display().to_string();
+    let said = refused(COUNTER, &["--in".into(), none]);
+    assert!(
+        said.contains("none.npz") && said.contains("No such file"),
+        "{said}"
+    );
 }
 
 #[test]

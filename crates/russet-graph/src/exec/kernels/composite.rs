@@ -239,7 +239,7 @@ impl Kernel for Sdpa {
         let seen = |row: usize| s.saturating_sub(behind(row)).min(window);
         let pairs: usize = (0..*m).map(seen).sum();
         // Keys and values that no query sees are not read.
-        let unread = s.saturating_sub(window.saturating_add(m - 1)) as u64;
+        let unread = s.saturating_sub(window.saturating_add(m.saturating_sub(1))) as u64;
         let cache = inputs[1].bytes() + inputs[2].bytes();
         Work {
             bytes: work.bytes - cache * unread / (*s).max(1) as u64,
