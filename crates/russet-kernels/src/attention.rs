@@ -3,10 +3,12 @@
 //! Queries that share a key/value head are laid along the lanes (all heads of the group, several positions), so both
 //! products are the micro-kernel of [`crate::gemm`] and the softmax needs no sums across lanes. Scores are kept for
 //! the whole context, which lets the softmax be rounded as the operation's decomposed form rounds it. Where nothing needs rounding
-//! `online` goes along the context once, and `decode` does so for one query a head.
+//! `online` goes along the context once, in f32; `words` does so with integers for half precision, and `decode` for one query a
+//! head.
 
 mod decode;
 mod online;
+mod words;
 
 use crate::elem::{Elem, Rounding};
 use crate::gemm::{self, Store, Tile};
@@ -113,17 +115,31 @@ fn attention_on<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, mut out: H
         head_stride,
         row_stride,
     };
+    if words::applies(a) {
+        return words::attention(isa, pool, a, &out);
+    }
+    for_blocks(isa, pool, a, &|lanes| {
+        isa.run(BlockKernel { lanes, out: &out });
+    });
+}
+
+/// Calls `f` for every block of queries.
+fn for_blocks<T: Elem>(
+    isa: Isa,
+    pool: &Pool,
+    a: &Attention<'_, T>,
+    f: &(dyn Fn(Lanes<'_, T>) + Sync),
+) {
     let width = isa.run(gemm::Width);
     let blocks = (a.group() * a.m).div_ceil(width);
     pool.run(a.kv_heads * blocks, &|task| {
         // Later blocks see more keys: starting with them evens out the end.
         let block = blocks - 1 - task / a.kv_heads;
-        let lanes = Lanes {
+        f(Lanes {
             a,
             kv_head: task % a.kv_heads,
             first: block * width,
-        };
-        isa.run(BlockKernel { lanes, out: &out });
+        });
     });
 }
 
@@ -478,7 +494,8 @@ impl<T: Elem> Step<'_, T> {
     #[inline(always)]
     fn mask_of<S: Simd>(&self, s: S, key: usize, register: usize) -> S::V {
         let mut values = [0.0; MAX_LANES];
-        if let Some(mask) = self.lanes.a.mask {
+        // Where the keys go by in chunks, the last may reach beyond them.
+        if let Some(mask) = self.lanes.a.mask.filter(|_| key < self.lanes.a.s) {
             for (lane, value) in values[..S::LANES].iter_mut().enumerate() {
                 let l = register * S::LANES + lane;
                 if l < self.count {

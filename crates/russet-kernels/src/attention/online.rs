@@ -14,9 +14,9 @@ use crate::simd::{MAX_LANES, Simd};
 const CHUNK: usize = 48;
 
 /// What is known of the queries so far: for each its largest score and the sum of its weights.
-struct Running {
-    largest: [f32; MAX_WIDTH],
-    total: [f32; MAX_WIDTH],
+pub(super) struct Running {
+    pub(super) largest: [f32; MAX_WIDTH],
+    pub(super) total: [f32; MAX_WIDTH],
 }
 
 impl<T: Elem> Step<'_, T> {
@@ -49,7 +49,7 @@ impl<T: Elem> Step<'_, T> {
 
     /// Before any key: the sinks, which have a score and no value.
     #[inline(always)]
-    fn start<S: Simd>(&self, s: S) -> Running {
+    pub(super) fn start<S: Simd>(&self, s: S) -> Running {
         let mut running = Running {
             largest: [0.0; MAX_WIDTH],
             total: [0.0; MAX_WIDTH],
@@ -124,7 +124,7 @@ impl<T: Elem> Step<'_, T> {
 
     /// Adds the mask and hides keys that a lane does not see; returns each lane's largest score (or `before`).
     #[inline(always)]
-    fn mask_chunk<S: Simd>(
+    pub(super) fn mask_chunk<S: Simd>(
         &self,
         s: S,
         (first, count): (usize, usize),

@@ -142,6 +142,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn odd_bytes(self, v: Self::I) -> Self::I;
     /// a - b in words of 16 bits.
     fn sub_words(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Integral values from 0 to 32,767 as words: `low` in the low, `high` in the high word of each lane.
+    fn join_words(self, low: Self::V, high: Self::V) -> Self::I;
     /// `sum` plus, in each lane, the product of two signed words of `a` with those of `b`. No word is -32,768.
     fn dot2(self, sum: Self::I, a: Self::I, b: i32) -> Self::I;
     /// Stores integral values of 16 bits as words, the second and the third of every four exchanged: the order of

@@ -252,6 +252,16 @@ impl Simd for Portable {
         ]
     }
     #[inline(always)]
+    fn join_words(self, low: Self::V, high: Self::V) -> Self::I {
+        let join = |low: f32, high: f32| low as i32 | (high as i32) << 16;
+        [
+            join(low[0], high[0]),
+            join(low[1], high[1]),
+            join(low[2], high[2]),
+            join(low[3], high[3]),
+        ]
+    }
+    #[inline(always)]
     fn dot2(self, sum: Self::I, a: Self::I, b: i32) -> Self::I {
         let [b0, b1] = words(b).map(i32::from);
         let product = |a: i32| {

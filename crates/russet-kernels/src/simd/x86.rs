@@ -291,6 +291,8 @@ impl Simd for Avx2 {
         even_bytes(v: __m256i) -> __m256i = _mm256_and_si256(v, _mm256_set1_epi16(255));
         odd_bytes(v: __m256i) -> __m256i = _mm256_srli_epi16::<8>(v);
         sub_words(a: __m256i, b: __m256i) -> __m256i = _mm256_sub_epi16(a, b);
+        join_words(low: __m256, high: __m256) -> __m256i = _mm256_or_si256(
+            _mm256_cvtps_epi32(low), _mm256_slli_epi32::<16>(_mm256_cvtps_epi32(high)));
         dot2(sum: __m256i, a: __m256i, b: i32) -> __m256i =
             _mm256_add_epi32(sum, _mm256_madd_epi16(a, _mm256_set1_epi32(b)));
     }
@@ -396,7 +398,10 @@ impl Simd for Avx512 {
         even_bytes(v: __m512i) -> __m512i = _mm512_and_si512(v, _mm512_set1_epi16(255));
         odd_bytes(v: __m512i) -> __m512i = _mm512_srli_epi16::<8>(v);
         sub_words(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi16(a, b);
-        dot2(sum: __m512i, a: __m512i, b: i32) -> __m512i = _mm512_dpwssd_epi32(sum, a, _mm512_set1_epi32(b));
+        join_words(low: __m512, high: __m512) -> __m512i = _mm512_or_si512(
+            _mm512_cvtps_epi32(low), _mm512_slli_epi32::<16>(_mm512_cvtps_epi32(high)));
+        // The saturating form, though no sum is that large: the optimiser takes the other apart where it sees a chain.
+        dot2(sum: __m512i, a: __m512i, b: i32) -> __m512i = _mm512_dpwssds_epi32(sum, a, _mm512_set1_epi32(b));
     }
     #[inline(always)]
     fn dot4<const WIDE: bool>(self, sum: __m512i, a: __m512i, b: i32) -> __m512i {
