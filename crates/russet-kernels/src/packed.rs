@@ -172,7 +172,7 @@ impl PackedRows {
 
     /// Whether activations quantised for one matrix suit the other.
     pub fn shares_activations(&self, other: &Self) -> bool {
-        self.k == other.k && self.zero == other.zero
+        (self.k, self.bits, self.zero) == (other.k, other.bits, other.zero)
     }
 
     /// Memory, in bytes.
@@ -272,7 +272,7 @@ impl<Y: Elem> Product<'_, Y> {
 /// `out = x W^T (+ add)` for each product, all of the same `m` rows `x` `[m, k]`.
 ///
 /// # Panics
-/// If lengths do not fit, the weights differ in k or in their zero, or there are more than four products.
+/// If lengths do not fit, the weights differ in k, in the bits of their codes or in their zero, or there are more than four products.
 pub fn packed_linear<X: Elem, Y: Elem>(
     pool: &Pool,
     x: &[X],
@@ -292,7 +292,7 @@ fn packed_linear_on<X: Elem, Y: Elem>(
     let Some(Some(first)) = products.first() else {
         return;
     };
-    let (k, zero) = (first.weights.k, first.weights.zero);
+    let (k, first) = (first.weights.k, first.weights);
     assert!(products.len() <= MAX_PRODUCTS, "packed: products");
     if m == 0 || k == 0 {
         return products
@@ -305,7 +305,7 @@ fn packed_linear_on<X: Elem, Y: Elem>(
         let len = m.checked_mul(p.weights.n);
         let fits = len == Some(p.out.len()) && p.add.is_none_or(|a| Some(a.len()) == len);
         assert!(
-            fits && p.weights.k == k && p.weights.zero == zero,
+            fits && p.weights.shares_activations(first),
             "packed: a product"
         );
     }
@@ -313,6 +313,7 @@ fn packed_linear_on<X: Elem, Y: Elem>(
     for (slot, product) in outputs.iter_mut().zip(products) {
         *slot = product.as_mut().map(Output::new);
     }
+    let zero = isa.run(LoadedZero(first));
     for start in (0..m).step_by(PASS) {
         let count = PASS.min(m - start);
         let x = &x[start * k..(start + count) * k];
@@ -422,6 +423,20 @@ fn multiply_group<Y: Elem>(
     }
 }
 
+/// Asks for what stands for zero once codes are loaded.
+struct LoadedZero<'a>(&'a PackedRows);
+
+impl Kernel for LoadedZero<'_> {
+    type Out = i32;
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) -> i32 {
+        match self.0.bits {
+            Bits::Four => self.0.zero,
+            Bits::Eight => self.0.zero - S::BIAS,
+        }
+    }
+}
+
 /// Asks for the tokens of a tile.
 struct TileTokens;
 
@@ -511,9 +526,8 @@ fn quantize_block<S: Simd, X: Elem>(
             let code = s.round_int(rest);
             rest = s.mul(s.sub(rest, code), s.splat(FINER));
             sums[term] = s.add(sums[term], code);
-            let first = (term * run + token) * (BLOCK / 4);
-            let codes = bytes_of_mut(&mut words[first..first + BLOCK / 4]);
-            s.store_i8(code, &mut codes[at..]);
+            let place = term * run * (BLOCK / 4) + S::place(token, run, at / 4);
+            s.store_i8(code, bytes_of_mut(&mut words[place..]));
             term += 1;
         }
         at += S::LANES;
@@ -707,16 +721,7 @@ fn dot_block<S: Simd, const T: usize, const N: usize, const EIGHT: bool>(
     t: usize,
     starts: usize,
 ) -> [S::I; N] {
-    let mut dots = [s.ints(0); N];
-    for i in 0..N {
-        dots[i] = s.ints(x[starts + t + i]);
-    }
-    for c in 0..8 {
-        for i in 0..N {
-            dots[i] = s.dot4::<EIGHT>(dots[i], weights[c], x[(t + i) * 8 + c]);
-        }
-    }
-    dots
+    s.dot_tokens::<EIGHT, N>(&x[starts + t..], weights, &x[t * 8..])
 }
 
 #[inline(always)]
@@ -730,11 +735,11 @@ fn load_codes<S: Simd, const EIGHT: bool>(s: S, codes: &[u8]) -> [S::I; 8] {
     let mut w = [s.ints(0); 8];
     let mut c = 0;
     while c < 4 {
-        let v = s.load_ints(&codes[64 * c..]);
         if EIGHT {
-            w[c] = v;
-            w[c + 4] = s.load_ints(&codes[64 * (c + 4)..]);
+            w[c] = s.load_wide(&codes[64 * c..]);
+            w[c + 4] = s.load_wide(&codes[64 * (c + 4)..]);
         } else {
+            let v = s.load_ints(&codes[64 * c..]);
             w[c] = s.low_nibbles(v);
             w[c + 4] = s.high_nibbles(v);
         }
