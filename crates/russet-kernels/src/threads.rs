@@ -336,6 +336,7 @@ impl<'a, T> Rows<'a, T> {
         clippy::mut_from_ref,
         reason = "disjoint parts of one exclusive borrow, as the contract says"
     )]
+    #[inline(always)]
     pub(crate) unsafe fn part(&self, from: usize, len: usize) -> &mut [T] {
         assert!(
             from <= self.len && len <= self.len - from,

@@ -21,12 +21,14 @@ macro_rules! pod {
 }
 pod!(u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 f16 bf16);
 
+#[inline(always)]
 fn fits<T: Pod>(bytes: &[u8]) -> bool {
     bytes.as_ptr().addr().is_multiple_of(align_of::<T>())
         && bytes.len().is_multiple_of(size_of::<T>())
 }
 
 /// `bytes` as a slice of `T`; `None` if misaligned or not a whole number of elements.
+#[inline(always)]
 pub fn cast_slice<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
     // SAFETY: aligned and of whole elements (checked by `fits`); any bits are a value of a `Pod`; same lifetime.
     fits::<T>(bytes)
@@ -34,6 +36,7 @@ pub fn cast_slice<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
 }
 
 /// `bytes` as a mutable slice of `T`; `None` if misaligned or not a whole number of elements.
+#[inline(always)]
 pub fn cast_slice_mut<T: Pod>(bytes: &mut [u8]) -> Option<&mut [T]> {
     let len = bytes.len() / size_of::<T>();
     // SAFETY: as in `cast_slice`; the borrow of `bytes` is exclusive, and any `T` written is initialised bytes.
@@ -41,12 +44,14 @@ pub fn cast_slice_mut<T: Pod>(bytes: &mut [u8]) -> Option<&mut [T]> {
 }
 
 /// The bytes of `values`.
+#[inline(always)]
 pub fn bytes_of<T: Pod>(values: &[T]) -> &[u8] {
     // SAFETY: a `Pod` has no padding, so all its bytes are initialised; u8 has no alignment; same lifetime.
     unsafe { from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
 /// The bytes of `values`, writable.
+#[inline(always)]
 pub fn bytes_of_mut<T: Pod>(values: &mut [T]) -> &mut [u8] {
     // SAFETY: as in `bytes_of`; the borrow is exclusive, and any bytes are a value of a `Pod`.
     unsafe { from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }

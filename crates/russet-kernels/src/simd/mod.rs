@@ -46,8 +46,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const LANES: usize;
     /// Weight rows of the matrix micro-kernel's register tile.
     const TILE_ROWS: usize;
-    /// Tokens of the integer micro-kernel's register tile: 12 or 4.
+    /// Tokens of the integer micro-kernel's register tile: 6 or 3.
     const TILE_TOKENS: usize;
+    /// Up to this many tokens products of packed weights are products of bytes; more are products of words of 16 bits.
+    const FEW: usize;
     /// What [`Simd::load_wide`] takes from each byte: 128 where products are of signed bytes, else zero.
     const BIAS: i32;
 
@@ -140,9 +142,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `sum` plus, in each lane, the product of four bytes of `a` with the four signed bytes of `b`. The bytes of `a` are
     /// from 0 to 127, or if `WIDE` what [`Simd::load_wide`] has loaded; those of `b` are above -128. Exact everywhere.
     fn dot4<const WIDE: bool>(self, sum: Self::I, a: Self::I, b: i32) -> Self::I;
-    /// Products of the eight registers of a block's codes with the activations of `N` tokens of a run, each from its start:
-    /// [`Simd::dot4`] with each of a token's eight words in turn. `x` holds the words where [`Simd::place`] says; `N` is one in a run
-    /// of one, else even, and so is the first token.
+    /// Products of the eight registers of a block's codes with the activations of a run of `N` tokens, one or an even number, each
+    /// from its start: [`Simd::dot4`] with each of a token's eight words in turn. `x` holds the words where [`Simd::place`] says.
     #[inline(always)]
     fn dot_tokens<const WIDE: bool, const N: usize>(
         self,
@@ -169,6 +170,21 @@ pub trait Simd: Copy + Send + Sync + 'static {
     }
     /// To f32.
     fn to_float(self, v: Self::I) -> Self::V;
+    /// The bits as f32.
+    fn floats(self, v: Self::I) -> Self::V;
+    /// Stores `4 LANES` bytes.
+    fn store_ints(self, v: Self::I, out: &mut [u8]);
+    /// Bytes 0 and 2 of each lane as words of 16 bits.
+    fn even_bytes(self, v: Self::I) -> Self::I;
+    /// Bytes 1 and 3 of each lane as words of 16 bits.
+    fn odd_bytes(self, v: Self::I) -> Self::I;
+    /// a - b in words of 16 bits.
+    fn sub_words(self, a: Self::I, b: Self::I) -> Self::I;
+    /// `sum` plus, in each lane, the product of two signed words of `a` with those of `b`. No word is -32,768.
+    fn dot2(self, sum: Self::I, a: Self::I, b: i32) -> Self::I;
+    /// Stores integral values of 16 bits as words, the second and the third of every four exchanged: the order of
+    /// [`Simd::even_bytes`] and [`Simd::odd_bytes`].
+    fn store_pairs(self, v: Self::V, out: &mut [u8]);
     /// Stores integral values from -128 to 127 as signed bytes.
     fn store_i8(self, v: Self::V, out: &mut [u8]);
 

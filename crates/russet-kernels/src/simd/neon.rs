@@ -84,6 +84,23 @@ fn table_of(v: [float32x4_t; 4]) -> uint8x16x4_t {
     )
 }
 
+/// Integral lanes as words of 16 bits, the second and the third exchanged.
+#[inline]
+#[target_feature(enable = "neon")]
+fn narrow_pairs(v: float32x4_t) -> int16x4_t {
+    let words = vqmovn_s32(vcvtnq_s32_f32(v));
+    vzip1_s16(words, vext_s16::<2>(words, words))
+}
+
+/// `sum` plus, in each lane, the product of two words of `a` with those of `b`.
+#[inline]
+#[target_feature(enable = "neon")]
+fn dot2(sum: int32x4_t, a: int32x4_t, b: int32x4_t) -> int32x4_t {
+    let (a, b) = (vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b));
+    let low = vmull_s16(vget_low_s16(a), vget_low_s16(b));
+    vaddq_s32(sum, vpaddq_s32(low, vmull_high_s16(a, b)))
+}
+
 /// Table entries by the number, below sixteen, in each lane: the four bytes of an entry are looked up one by one.
 #[inline]
 #[target_feature(enable = "neon")]
@@ -100,7 +117,8 @@ impl<P: Products> Simd for Neon<P> {
     type I = int32x4_t;
     const LANES: usize = 4;
     const TILE_ROWS: usize = 12;
-    const TILE_TOKENS: usize = 12;
+    const TILE_TOKENS: usize = 6;
+    const FEW: usize = P::FEW;
     const BIAS: i32 = 128;
 
     #[inline]
@@ -111,6 +129,12 @@ impl<P: Products> Simd for Neon<P> {
     loads! { 16;
         load_ints(u8, p) -> int32x4_t = vreinterpretq_s32_u8(vld1q_u8(p));
         load_wide(u8, p) -> int32x4_t = vreinterpretq_s32_u8(veorq_u8(vld1q_u8(p), vdupq_n_u8(0x80)));
+    }
+    stores! { 16, int32x4_t;
+        store_ints(u8, v, p) = vst1q_u8(p, vreinterpretq_u8_s32(v));
+    }
+    stores! { 8, float32x4_t;
+        store_pairs(u8, v, p) = vst1_u8(p, vreinterpret_u8_s16(narrow_pairs(v)));
     }
     loads! { 4;
         load(f32, p) -> float32x4_t = vld1q_f32(p);
@@ -153,6 +177,13 @@ impl<P: Products> Simd for Neon<P> {
         high_nibbles(v: int32x4_t) -> int32x4_t =
             vreinterpretq_s32_u8(vshrq_n_u8::<4>(vreinterpretq_u8_s32(v)));
         to_float(v: int32x4_t) -> float32x4_t = vcvtq_f32_s32(v);
+        floats(v: int32x4_t) -> float32x4_t = vreinterpretq_f32_s32(v);
+        even_bytes(v: int32x4_t) -> int32x4_t = vandq_s32(v, vdupq_n_s32(0x00ff_00ff));
+        odd_bytes(v: int32x4_t) -> int32x4_t =
+            vreinterpretq_s32_u16(vshrq_n_u16::<8>(vreinterpretq_u16_s32(v)));
+        sub_words(a: int32x4_t, b: int32x4_t) -> int32x4_t =
+            vreinterpretq_s32_s16(vsubq_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b)));
+        dot2(sum: int32x4_t, a: int32x4_t, b: i32) -> int32x4_t = dot2(sum, a, vdupq_n_s32(b));
     }
     #[inline(always)]
     fn sum4(self, v: [float32x4_t; 4]) -> [f32; 4] {

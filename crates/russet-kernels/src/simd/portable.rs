@@ -48,6 +48,12 @@ fn scale(p: f32, n: f32) -> f32 {
     p * power2(half) * power2(n - half)
 }
 
+/// The two words of a lane.
+#[inline(always)]
+fn words(x: i32) -> [i16; 2] {
+    [x as i16, (x >> 16) as i16]
+}
+
 impl Simd for Portable {
     type V = [f32; N];
     type M = [bool; N];
@@ -55,7 +61,8 @@ impl Simd for Portable {
     type I = [i32; N];
     const LANES: usize = N;
     const TILE_ROWS: usize = 4;
-    const TILE_TOKENS: usize = 4;
+    const TILE_TOKENS: usize = 3;
+    const FEW: usize = 8;
     const BIAS: i32 = 0;
 
     #[inline]
@@ -218,6 +225,60 @@ impl Simd for Portable {
     #[inline(always)]
     fn store_i8(self, v: Self::V, out: &mut [u8]) {
         out[..N].copy_from_slice(&v.map(|x| (x as i8).cast_unsigned()));
+    }
+    #[inline(always)]
+    fn floats(self, v: Self::I) -> Self::V {
+        v.map(|x| f32::from_bits(x.cast_unsigned()))
+    }
+    #[inline(always)]
+    fn store_ints(self, v: Self::I, out: &mut [u8]) {
+        for (lane, out) in v.into_iter().zip(out[..4 * N].chunks_exact_mut(4)) {
+            out.copy_from_slice(&lane.to_le_bytes());
+        }
+    }
+    #[inline(always)]
+    fn even_bytes(self, v: Self::I) -> Self::I {
+        v.map(|x| x & 0x00ff_00ff)
+    }
+    #[inline(always)]
+    fn odd_bytes(self, v: Self::I) -> Self::I {
+        v.map(|x| x >> 8 & 0x00ff_00ff)
+    }
+    #[inline(always)]
+    fn sub_words(self, a: Self::I, b: Self::I) -> Self::I {
+        let sub = |a: i32, b: i32| {
+            let ([a0, a1], [b0, b1]) = (words(a), words(b));
+            i32::from(a0.wrapping_sub(b0)) & 0xffff | i32::from(a1.wrapping_sub(b1)) << 16
+        };
+        [
+            sub(a[0], b[0]),
+            sub(a[1], b[1]),
+            sub(a[2], b[2]),
+            sub(a[3], b[3]),
+        ]
+    }
+    #[inline(always)]
+    fn dot2(self, sum: Self::I, a: Self::I, b: i32) -> Self::I {
+        let [b0, b1] = words(b).map(i32::from);
+        let product = |a: i32| {
+            let [a0, a1] = words(a).map(i32::from);
+            a0 * b0 + a1 * b1
+        };
+        [
+            sum[0] + product(a[0]),
+            sum[1] + product(a[1]),
+            sum[2] + product(a[2]),
+            sum[3] + product(a[3]),
+        ]
+    }
+    #[inline(always)]
+    fn store_pairs(self, v: Self::V, out: &mut [u8]) {
+        for (x, out) in [v[0], v[2], v[1], v[3]]
+            .into_iter()
+            .zip(out[..2 * N].chunks_exact_mut(2))
+        {
+            out.copy_from_slice(&(x as i16).to_le_bytes());
+        }
     }
     #[inline(always)]
     fn table(self, mut f: impl FnMut(usize) -> Self::V) -> Self::Table {

@@ -140,6 +140,71 @@ fn dot_products_of_bytes_are_exact() {
     }
 }
 
+/// Codes taken apart into words, less `zero`, and their products with a pair of words; numbers stored as words.
+struct Words<'a> {
+    bytes: &'a [u8],
+    zero: i32,
+    pair: i32,
+}
+
+impl Kernel for Words<'_> {
+    type Out = (Vec<u8>, [Vec<f32>; 2], Vec<u8>);
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> Self::Out {
+        let (bytes, zeros) = (s.load_ints(self.bytes), s.ints(self.zero << 16 | self.zero));
+        let even = s.sub_words(s.even_bytes(bytes), zeros);
+        let odd = s.sub_words(s.odd_bytes(bytes), zeros);
+        let mut stored = vec![0; 8 * S::LANES];
+        s.store_ints(even, &mut stored);
+        s.store_ints(odd, &mut stored[4 * S::LANES..]);
+        let dots = [even, odd].map(|v| lanes(s, s.to_float(s.dot2(s.ints(-3), v, self.pair))));
+        let mut pairs = vec![0; 2 * S::LANES];
+        let numbers: [f32; MAX_LANES] = std::array::from_fn(|i| i as f32 * 4369.0 - 32_767.0);
+        s.store_pairs(s.load(&numbers), &mut pairs);
+        (stored, dots, pairs)
+    }
+}
+
+fn words_of(bytes: &[u8]) -> Vec<i32> {
+    let word = |b: &[u8]| i32::from(i16::from_le_bytes([b[0], b[1]]));
+    bytes.chunks(2).map(word).collect()
+}
+
+#[test]
+fn products_of_words_are_exact() {
+    let mut random = Random::new(8);
+    for zero in [0, 8, 128] {
+        let bytes = random.bytes(4 * MAX_LANES);
+        let pair = [random.next() as i16 | 1, -32_767];
+        let [low, high] = pair.map(i16::to_le_bytes);
+        let word = i32::from_le_bytes([low[0], low[1], high[0], high[1]]);
+        for isa in Isa::available() {
+            let given = Words {
+                bytes: &bytes,
+                zero,
+                pair: word,
+            };
+            let (stored, [even, odd], pairs) = isa.run(given);
+            let lanes = even.len();
+            let want = |odd: usize| (0..2 * lanes).map(move |i| 2 * i + odd);
+            let want: Vec<i32> = want(0)
+                .chain(want(1))
+                .map(|i| i32::from(bytes[i]) - zero)
+                .collect();
+            assert_eq!(words_of(&stored), want, "{} {zero}", isa.name());
+            for (pairs, dots) in want.chunks(2 * lanes).zip([even, odd]) {
+                for (w, dot) in pairs.chunks(2).zip(dots) {
+                    let sum = w[0] * i32::from(pair[0]) + w[1] * i32::from(pair[1]) - 3;
+                    assert_eq!(dot, sum as f32, "{}", isa.name());
+                }
+            }
+            let order = (0..lanes).map(|i| i - i % 4 + [0, 2, 1, 3][i % 4]);
+            let numbers: Vec<i32> = order.map(|i| i as i32 * 4369 - 32_767).collect();
+            assert_eq!(words_of(&pairs), numbers, "{}", isa.name());
+        }
+    }
+}
+
 const SPECIAL: [f32; 8] = [
     0.0,
     -0.0,

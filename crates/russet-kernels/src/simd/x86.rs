@@ -179,7 +179,8 @@ impl Simd for Avx2 {
     type I = __m256i;
     const LANES: usize = 8;
     const TILE_ROWS: usize = 6;
-    const TILE_TOKENS: usize = 4;
+    const TILE_TOKENS: usize = 3;
+    const FEW: usize = 8;
     const BIAS: i32 = 0;
 
     #[inline]
@@ -203,6 +204,16 @@ impl Simd for Avx2 {
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()))));
         load_i8(u8, p) -> __m256 = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast())));
         load_u8(u8, p) -> __m256 = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast())));
+    }
+    stores! { 32, __m256i;
+        store_ints(u8, v, p) = _mm256_storeu_si256(p.cast(), v);
+    }
+    stores! { 16, __m256;
+        store_pairs(u8, v, p) = {
+            let ints = _mm256_cvtps_epi32(v);
+            let words = _mm_packs_epi32(_mm256_castsi256_si128(ints), _mm256_extracti128_si256::<1>(ints));
+            _mm_storeu_si128(p.cast(), _mm_shufflehi_epi16::<0xd8>(_mm_shufflelo_epi16::<0xd8>(words)));
+        };
     }
     stores! { 8, __m256;
         store(f32, v, p) = _mm256_storeu_ps(p, v);
@@ -245,6 +256,12 @@ impl Simd for Avx2 {
         high_nibbles(v: __m256i) -> __m256i =
             _mm256_and_si256(_mm256_srli_epi16::<4>(v), _mm256_set1_epi8(15));
         to_float(v: __m256i) -> __m256 = _mm256_cvtepi32_ps(v);
+        floats(v: __m256i) -> __m256 = _mm256_castsi256_ps(v);
+        even_bytes(v: __m256i) -> __m256i = _mm256_and_si256(v, _mm256_set1_epi16(255));
+        odd_bytes(v: __m256i) -> __m256i = _mm256_srli_epi16::<8>(v);
+        sub_words(a: __m256i, b: __m256i) -> __m256i = _mm256_sub_epi16(a, b);
+        dot2(sum: __m256i, a: __m256i, b: i32) -> __m256i =
+            _mm256_add_epi32(sum, _mm256_madd_epi16(a, _mm256_set1_epi32(b)));
     }
     #[inline(always)]
     fn dot4<const WIDE: bool>(self, sum: __m256i, a: __m256i, b: i32) -> __m256i {
@@ -276,7 +293,8 @@ impl Simd for Avx512 {
     type I = __m512i;
     const LANES: usize = 16;
     const TILE_ROWS: usize = 12;
-    const TILE_TOKENS: usize = 12;
+    const TILE_TOKENS: usize = 6;
+    const FEW: usize = 8;
     const BIAS: i32 = 0;
 
     #[inline]
@@ -300,6 +318,15 @@ impl Simd for Avx512 {
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()))));
         load_i8(u8, p) -> __m512 = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast())));
         load_u8(u8, p) -> __m512 = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast())));
+    }
+    stores! { 64, __m512i;
+        store_ints(u8, v, p) = _mm512_storeu_si512(p.cast(), v);
+    }
+    stores! { 32, __m512;
+        store_pairs(u8, v, p) = {
+            let words = _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(v));
+            _mm256_storeu_si256(p.cast(), _mm256_shufflehi_epi16::<0xd8>(_mm256_shufflelo_epi16::<0xd8>(words)));
+        };
     }
     stores! { 16, __m512;
         store(f32, v, p) = _mm512_storeu_ps(p, v);
@@ -337,6 +364,11 @@ impl Simd for Avx512 {
         high_nibbles(v: __m512i) -> __m512i =
             _mm512_and_si512(_mm512_srli_epi16::<4>(v), _mm512_set1_epi8(15));
         to_float(v: __m512i) -> __m512 = _mm512_cvtepi32_ps(v);
+        floats(v: __m512i) -> __m512 = _mm512_castsi512_ps(v);
+        even_bytes(v: __m512i) -> __m512i = _mm512_and_si512(v, _mm512_set1_epi16(255));
+        odd_bytes(v: __m512i) -> __m512i = _mm512_srli_epi16::<8>(v);
+        sub_words(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi16(a, b);
+        dot2(sum: __m512i, a: __m512i, b: i32) -> __m512i = _mm512_dpwssd_epi32(sum, a, _mm512_set1_epi32(b));
     }
     #[inline(always)]
     fn dot4<const WIDE: bool>(self, sum: __m512i, a: __m512i, b: i32) -> __m512i {

@@ -47,6 +47,8 @@ impl Neon<Matrix> {
 
 /// How bytes are multiplied: signed bytes, exactly.
 pub trait Products: Copy + Send + Sync + 'static {
+    /// See [`Simd::FEW`](crate::simd::Simd::FEW).
+    const FEW: usize;
     /// Runs `kernel` in a function compiled with the instructions.
     fn vectorize<K: Kernel>(s: Neon<Self>, kernel: K) -> K::Out;
     /// `sum` plus, in each lane, the product of four bytes of `a` and of `b`.
@@ -71,6 +73,7 @@ fn load_words(x: &[i32]) -> int32x4_t {
 }
 
 impl Products for Plain {
+    const FEW: usize = 8;
     #[inline]
     fn vectorize<K: Kernel>(s: Neon<Self>, kernel: K) -> K::Out {
         kernel.run(s)
@@ -101,6 +104,8 @@ impl Products for Plain {
 }
 
 impl Products for Dot {
+    // Sixteen bits as two numbers of eight cost half of what words do.
+    const FEW: usize = usize::MAX;
     #[inline]
     fn vectorize<K: Kernel>(s: Neon<Self>, kernel: K) -> K::Out {
         #[target_feature(enable = "dotprod")]
@@ -140,6 +145,8 @@ impl Products for Dot {
 }
 
 impl Products for Matrix {
+    // Sixteen bits as two numbers of eight cost half of what words do.
+    const FEW: usize = usize::MAX;
     #[inline]
     fn vectorize<K: Kernel>(s: Neon<Self>, kernel: K) -> K::Out {
         #[target_feature(enable = "dotprod,i8mm")]
