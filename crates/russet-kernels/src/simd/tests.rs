@@ -159,7 +159,7 @@ impl Kernel for Words<'_> {
         s.store_ints(odd, &mut stored[4 * S::LANES..]);
         let dots = [even, odd].map(|v| lanes(s, s.to_float(s.dot2(s.ints(-3), v, self.pair))));
         let mut pairs = vec![0; 2 * S::LANES];
-        let numbers: [f32; MAX_LANES] = std::array::from_fn(|i| i as f32 * 4369.0 - 32_767.0);
+        let numbers: [f32; MAX_LANES] = std::array::from_fn(|i| i as f32 * 4368.0 - 32_767.0);
         s.store_pairs(s.load(&numbers), &mut pairs);
         (stored, dots, pairs)
     }
@@ -199,7 +199,7 @@ fn products_of_words_are_exact() {
                 }
             }
             let order = (0..lanes).map(|i| i - i % 4 + [0, 2, 1, 3][i % 4]);
-            let numbers: Vec<i32> = order.map(|i| i as i32 * 4369 - 32_767).collect();
+            let numbers: Vec<i32> = order.map(|i| i as i32 * 4368 - 32_767).collect();
             assert_eq!(words_of(&pairs), numbers, "{}", isa.name());
         }
     }
