@@ -223,6 +223,7 @@ fn fill_cell<P: Elem>(
     params: &mut [P],
 ) {
     let bits = source.bits();
+    let words = cast_slice_mut::<u32>(codes).unwrap_or(&mut []);
     for lane in 0..GROUP.min(source.rows() - group * GROUP) {
         let mut row = [0; BLOCK];
         let (scale, offset) = source.block(group * GROUP + lane, block, &mut row);
@@ -230,15 +231,13 @@ fn fill_cell<P: Elem>(
         if let Some(place) = params.get_mut(GROUP + lane) {
             *place = P::from_f32(offset);
         }
-        let word = |c: usize| {
-            u32::from_le_bytes([row[4 * c], row[4 * c + 1], row[4 * c + 2], row[4 * c + 3]])
-        };
-        for (c, chunk) in codes.chunks_exact_mut(4 * GROUP).enumerate() {
-            let word = match bits {
+        let (quads, _) = row.as_chunks::<4>();
+        for (c, words) in words.chunks_exact_mut(GROUP).enumerate() {
+            let word = |c: usize| u32::from_le_bytes(quads[c]);
+            words[lane] = match bits {
                 Bits::Four => word(c) | word(c + 4) << 4,
                 Bits::Eight => word(c),
             };
-            chunk[4 * lane..4 * lane + 4].copy_from_slice(&word.to_le_bytes());
         }
     }
 }

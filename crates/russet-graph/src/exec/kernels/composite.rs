@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use russet_kernels::attention::{Attention, Heads, HeadsMut, attention};
 use russet_kernels::elem::Elem;
 use russet_kernels::norm::rms_norm;
-use russet_kernels::rope::{Pairs, rotate_rows};
+use russet_kernels::rope::{Pairs, RowsOf, Tables, rotate_rows};
 
 use super::{Cx, Kernel, PARALLEL};
 use crate::error::OpError;
@@ -145,17 +145,17 @@ fn rotate<T: Elem>(interleaved: bool, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpE
     let data = typed::<T>(x.data);
     let out = typed_mut::<T>(cx.outputs[0].bytes());
     let head = (rows * width).max(1);
+    let rank = x.geometry.rank;
+    let row = x.geometry.strides[..rank].get(rank.wrapping_sub(2));
+    let tables = Tables { cos, sin, pairs };
     let one = |h: usize, out: &mut [T]| {
-        for (i, out) in out.chunks_exact_mut(width.max(1)).enumerate() {
-            let from = x.geometry.row_offset(h * rows + i);
-            let table = i * pairs..(i + 1) * pairs;
-            rotate_rows(
-                pairing,
-                (&data[from..from + width], width),
-                (&cos[table.clone()], &sin[table], pairs),
-                out,
-            );
-        }
+        let from = x.geometry.row_offset(h * rows);
+        let x = RowsOf {
+            data: &data[from..],
+            stride: row.copied().unwrap_or(0),
+            width,
+        };
+        rotate_rows(pairing, x, tables, out);
     };
     if out.len() >= PARALLEL {
         cx.pool.for_chunks_mut(out, head, &one);
