@@ -62,6 +62,8 @@ impl Simd for Portable {
     const LANES: usize = N;
     const TILE_ROWS: usize = 4;
     const TILE_TOKENS: usize = 3;
+    const FEW: usize = 8;
+    const BIAS: i32 = 0;
 
     #[inline]
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Out {
@@ -187,6 +189,10 @@ impl Simd for Portable {
     fn load_ints(self, x: &[u8]) -> Self::I {
         let lane = |i: usize| i32::from_le_bytes(first(&x[4 * i..]));
         [lane(0), lane(1), lane(2), lane(3)]
+    }
+    #[inline(always)]
+    fn load_wide(self, x: &[u8]) -> Self::I {
+        self.load_ints(x)
     }
     #[inline(always)]
     fn low_nibbles(self, v: Self::I) -> Self::I {

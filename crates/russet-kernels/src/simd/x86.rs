@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
+use super::registers::{loads, on_registers, stores};
 use super::{Kernel, Simd};
 
 /// AVX2 with FMA and F16C.
@@ -35,41 +36,6 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512vnni");
         has.then_some(Self(()))
     }
-}
-
-/// Methods that are one expression of intrinsics on registers.
-macro_rules! on_registers {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $body:expr;)*) => {$(
-        #[inline(always)]
-        fn $name(self, $($arg: $type),*) -> $out {
-            // SAFETY: `self` exists only where `detect` found the instructions; no memory is touched.
-            unsafe { $body }
-        }
-    )*};
-}
-
-/// Loads: the first `$n` elements of `$x` through `$p`.
-macro_rules! loads {
-    ($n:literal; $($name:ident($type:ty, $p:ident) -> $out:ty = $body:expr;)*) => {$(
-        #[inline(always)]
-        fn $name(self, x: &[$type]) -> $out {
-            let $p = x[..$n].as_ptr();
-            // SAFETY: `self` exists only where `detect` found the instructions; `$n` elements are readable at `$p`.
-            unsafe { $body }
-        }
-    )*};
-}
-
-/// Stores: `$n` elements of register `$v` through `$p`.
-macro_rules! stores {
-    ($n:literal, $reg:ty; $($name:ident($type:ty, $v:ident, $p:ident) = $body:expr;)*) => {$(
-        #[inline(always)]
-        fn $name(self, $v: $reg, out: &mut [$type]) {
-            let $p = out[..$n].as_mut_ptr();
-            // SAFETY: `self` exists only where `detect` found the instructions; `$n` elements are writable at `$p`.
-            unsafe { $body }
-        }
-    )*};
 }
 
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
@@ -214,6 +180,8 @@ impl Simd for Avx2 {
     const LANES: usize = 8;
     const TILE_ROWS: usize = 6;
     const TILE_TOKENS: usize = 3;
+    const FEW: usize = 8;
+    const BIAS: i32 = 0;
 
     #[inline]
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Out {
@@ -227,6 +195,7 @@ impl Simd for Avx2 {
 
     loads! { 32;
         load_ints(u8, p) -> __m256i = _mm256_loadu_si256(p.cast());
+        load_wide(u8, p) -> __m256i = _mm256_loadu_si256(p.cast());
     }
     loads! { 8;
         load(f32, p) -> __m256 = _mm256_loadu_ps(p);
@@ -327,6 +296,8 @@ impl Simd for Avx512 {
     const LANES: usize = 16;
     const TILE_ROWS: usize = 12;
     const TILE_TOKENS: usize = 6;
+    const FEW: usize = 8;
+    const BIAS: i32 = 0;
 
     #[inline]
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Out {
@@ -340,6 +311,7 @@ impl Simd for Avx512 {
 
     loads! { 64;
         load_ints(u8, p) -> __m512i = _mm512_loadu_si512(p.cast());
+        load_wide(u8, p) -> __m512i = _mm512_loadu_si512(p.cast());
     }
     loads! { 16;
         load(f32, p) -> __m512 = _mm512_loadu_ps(p);
