@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../xtask/src/graphs.rs"]
+#[path = "../../xtask/src/graphs/mod.rs"]
 mod graphs;
 
 fuzz_target!(|data: &[u8]| {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod caller;
 mod compare;
 mod graphs;
 mod lm;
@@ -20,7 +21,9 @@ mod tidy;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use caller::Binary;
 use clap::{Parser, Subcommand};
+use tally::{Failure, Tally};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Chores of this repository")]
@@ -72,11 +75,17 @@ enum Conformance {
     Static {
         /// Bundles and recordings
         folder: PathBuf,
+        /// Run every call by `BINARY call` rather than in this process
+        #[arg(long)]
+        binary: Option<PathBuf>,
     },
     /// Repeat the call of every one-operation asset DIR/OP/CASE.aimodel that has a recording CASE.safetensors
     Ops {
         /// The suite
         folder: PathBuf,
+        /// Run every case by `BINARY call` rather than in this process
+        #[arg(long)]
+        binary: Option<PathBuf>,
     },
     /// Answer a question greedily with BUNDLE and compare tokens and logits with RECORD (.safetensors)
     Answer {
@@ -97,16 +106,7 @@ pub(crate) fn reference_options() -> russet::OpenOptions {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Conformance(Conformance::Lm { folder, records }) => {
-            lm::replay_all(&folder, records.as_deref())
-        }
-        Command::Conformance(Conformance::Static { folder }) => statics::replay_all(&folder),
-        Command::Conformance(Conformance::Ops { folder }) => ops::replay_all(&folder),
-        Command::Conformance(Conformance::Answer {
-            bundle,
-            record,
-            question,
-        }) => answer::replay(&bundle, &record, &question),
+        Command::Conformance(suite) => conformance(suite),
         Command::Precision {
             model,
             texts,
@@ -122,5 +122,21 @@ fn main() -> ExitCode {
             eprintln!("error: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn conformance(suite: Conformance) -> Result<Tally, Failure> {
+    let at = |path: Option<PathBuf>| path.as_deref().map(Binary::new).transpose();
+    match suite {
+        Conformance::Lm { folder, records } => lm::replay_all(&folder, records.as_deref()),
+        Conformance::Static { folder, binary } => {
+            statics::replay_all(&folder, at(binary)?.as_ref())
+        }
+        Conformance::Ops { folder, binary } => ops::replay_all(&folder, at(binary)?.as_ref()),
+        Conformance::Answer {
+            bundle,
+            record,
+            question,
+        } => answer::replay(&bundle, &record, &question),
     }
 }

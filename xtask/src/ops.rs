@@ -1,4 +1,4 @@
-//! `cargo xtask conformance ops DIR`: recorded calls of one-operation assets, repeated through the library.
+//! `cargo xtask conformance ops DIR`: recorded calls of one-operation assets, repeated through the library or by the command.
 //!
 //! `DIR/OP/CASE.aimodel` is an asset with the function `main`, `DIR/OP/CASE.safetensors` its recording: inputs `in.NAME`,
 //! states before the call `state.NAME`, results `out.NAME`, states after it `after.NAME`. How close a result must be follows
@@ -21,14 +21,15 @@ use russet_graph::ops::shape::unravel;
 use russet_graph::passes::flatten;
 use russet_graph::tensor::{Tensor, TensorMut, strides};
 
+use crate::caller::{Binary, Callee};
 use crate::tally::{Failure, Tally, chain};
-use ulps::Bound;
+use ulps::{Bound, By, Case};
 
 /// Repeats every recorded call below a folder, with a line for every operation and one for every case that failed.
-pub(crate) fn replay_all(folder: &Path) -> Result<Tally, Failure> {
+pub(crate) fn replay_all(folder: &Path, binary: Option<&Binary>) -> Result<Tally, Failure> {
     let mut by_op: BTreeMap<String, (Tally, f64)> = BTreeMap::new();
     for (op, asset) in cases(folder)? {
-        let outcome = catch_unwind(AssertUnwindSafe(|| replay(&op, &asset)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| replay(&op, &asset, binary)));
         let outcome = outcome.unwrap_or_else(|_| Err("it panicked".into()));
         let (tally, worst) = by_op.entry(op.clone()).or_default();
         match &outcome {
@@ -135,12 +136,23 @@ impl Record {
     }
 }
 
-/// Repeats one call, by a plan with composites whole, by a plan with their bodies and by the interpreter, and gives the distance
-/// of the worst element, in parts of what is allowed.
-fn replay(op: &str, asset: &Path) -> Result<f64, Failure> {
+/// Repeats one call, and gives the distance of the worst element, in parts of what is allowed.
+fn replay(op: &str, asset: &Path, binary: Option<&Binary>) -> Result<f64, Failure> {
     let record = Record::read(op, &asset.with_extension("safetensors"))?;
-    let module = Arc::new(russet::open_module(asset)?);
-    if composites().any(|name| name == op) && !runs_whole(op, &module)? {
+    let name = asset.file_stem().unwrap_or_default().to_string_lossy();
+    let case = Case { op, name: &name };
+    match Callee::open(asset, binary)? {
+        Callee::Module(module) => replay_here(case, &record, &module),
+        command => {
+            let results = command.call("main", &record.inputs, &record.states)?;
+            compare(case, &record, &results, By::Plan)
+        }
+    }
+}
+
+/// By a plan with composites whole, by a plan with their bodies and by the interpreter.
+fn replay_here(case: Case<'_>, record: &Record, module: &Arc<Module>) -> Result<f64, Failure> {
+    if composites().any(|name| name == case.op) && !runs_whole(case.op, module)? {
         return Err("it does not run whole".into());
     }
     let mut bodies = PlanOptions::default();
@@ -149,11 +161,11 @@ fn replay(op: &str, asset: &Path) -> Result<f64, Failure> {
     for (how, options) in [("whole", PlanOptions::default()), ("by bodies", bodies)] {
         let mut function = Function::planned(module.clone(), "main", 1, &options)?;
         let results = function.call(&record.inputs, &record.states);
-        let distance = compare(op, &record, &results?).map_err(|e| format!("{how}, {e}"))?;
-        worst = worst.max(distance);
+        let distance = compare(case, record, &results?, By::Plan);
+        worst = worst.max(distance.map_err(|e| format!("{how}, {e}"))?);
         if how == "whole" {
             let results = function.interpreted().call(&record.inputs, &record.states);
-            let distance = compare(op, &record, &results?);
+            let distance = compare(case, record, &results?, By::Interpreter);
             worst = worst.max(distance.map_err(|e| format!("interpreted, {e}"))?);
         }
     }
@@ -169,7 +181,7 @@ fn runs_whole(op: &str, module: &Module) -> Result<bool, Failure> {
     Ok(flat.body.nodes.iter().any(|node| node.op.name() == op))
 }
 
-fn compare(op: &str, record: &Record, results: &Results) -> Result<f64, Failure> {
+fn compare(case: Case<'_>, record: &Record, results: &Results, by: By) -> Result<f64, Failure> {
     if record.outputs.len() != results.outputs.len() {
         return Err(format!(
             "{} results, recorded {}",
@@ -187,18 +199,17 @@ fn compare(op: &str, record: &Record, results: &Results) -> Result<f64, Failure>
         for (name, want) in expected {
             let got = computed.iter().find(|(n, _)| n == name);
             let (_, got) = got.ok_or_else(|| format!("there is no result {name:?}"))?;
-            worst = worst.max(distance(op, name, got, want)?);
+            worst = worst.max(distance(Bound::of(case, want, by), name, got, want)?);
         }
     }
     Ok(worst)
 }
 
 /// The worst distance of an element of one result, in parts of what is allowed; an error where that is above 1.
-fn distance(op: &str, name: &str, got: &Tensor, want: &Tensor) -> Result<f64, Failure> {
+fn distance(bound: Bound, name: &str, got: &Tensor, want: &Tensor) -> Result<f64, Failure> {
     if (got.dtype, &got.shape) != (want.dtype, &want.shape) {
         return Err(format!("{name} is {}, recorded {}", got.ty(), want.ty()).into());
     }
-    let bound = Bound::of(op, want);
     let mut wrong = Vec::new();
     let mut worst: f64 = 0.0;
     for (i, (x, y)) in got.scalars().zip(want.scalars()).enumerate() {

@@ -6,21 +6,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use russet::bundle::{DirectorySource, ModelBundle};
 use russet::tensors::{self, NamedTensors};
-use russet::{Function, Results};
-use russet_graph::graph::Module;
 use russet_graph::tensor::Tensor;
 use russet_graph::types::DType;
 use safetensors::SafeTensors;
 
+use crate::caller::{Binary, Callee};
 use crate::compare::{Distance, Tolerance, error};
 use crate::tally::{Failure, Tally, chain};
 
 /// Replays every bundle of a folder that has a recording.
-pub(crate) fn replay_all(folder: &Path) -> Result<Tally, Failure> {
+pub(crate) fn replay_all(folder: &Path, binary: Option<&Binary>) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut bundles = entries
@@ -33,7 +31,7 @@ pub(crate) fn replay_all(folder: &Path) -> Result<Tally, Failure> {
         "bundle", "call", "worst", "1-cosine", "argmax"
     );
     for bundle in bundles {
-        if let Err(failure) = replay(&bundle, &mut tally) {
+        if let Err(failure) = replay(&bundle, binary, &mut tally) {
             println!("{}: {}", bundle.display(), chain(&*failure));
             tally.count(false);
         }
@@ -42,14 +40,14 @@ pub(crate) fn replay_all(folder: &Path) -> Result<Tally, Failure> {
 }
 
 /// A recording, and what of a bundle repeats it.
-struct Replay {
+struct Replay<'a> {
     bundle: String,
-    module: Arc<Module>,
+    asset: Callee<'a>,
     record: NamedTensors,
     tolerance: Tolerance,
 }
 
-fn replay(bundle: &Path, tally: &mut Tally) -> Result<(), Failure> {
+fn replay(bundle: &Path, binary: Option<&Binary>, tally: &mut Tally) -> Result<(), Failure> {
     let path = bundle.with_extension("safetensors");
     let file = ModelBundle::read(&DirectorySource::new(bundle))?
         .asset("main")?
@@ -60,11 +58,13 @@ fn replay(bundle: &Path, tally: &mut Tally) -> Result<(), Failure> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned(),
-        module: Arc::new(russet::open_module(&bundle.join(file))?),
+        asset: Callee::open(&bundle.join(file), binary)?,
         record: tensors::read(&path)?,
         tolerance: Tolerance::of("float16").ok_or("there is no tolerance for float16")?,
     };
-    let table = replay.function("load_embeddings", &Vec::new(), &Vec::new())?;
+    let table = replay
+        .asset
+        .call("load_embeddings", &Vec::new(), &Vec::new())?;
     let table = named(&table.outputs, "embedding_table")?.clone();
     tally.count(replay.report(
         "load_embeddings",
@@ -100,18 +100,9 @@ fn named<'a>(tensors: &'a NamedTensors, name: &str) -> Result<&'a Tensor, Failur
         .ok_or_else(|| format!("there is no tensor {name:?}"))?)
 }
 
-impl Replay {
+impl Replay<'_> {
     fn recorded(&self, name: &str) -> Result<&Tensor, Failure> {
         named(&self.record, name)
-    }
-
-    fn function(
-        &self,
-        name: &str,
-        inputs: &NamedTensors,
-        states: &NamedTensors,
-    ) -> Result<Results, Failure> {
-        Ok(Function::new(self.module.clone(), name, 1)?.call(inputs, states)?)
     }
 
     /// The recorded tensors whose names begin with `prefix`, without it.
@@ -136,11 +127,11 @@ impl Replay {
         let table = ("embedding_table".to_owned(), table.clone());
         let gather = vec![("in_new_token_ids".to_owned(), ids), table.clone()];
         let gathering = format!("gather_embeddings_{queries}");
-        let rows = self.function(&gathering, &gather, &Vec::new())?;
+        let rows = self.asset.call(&gathering, &gather, &Vec::new())?;
         let rows = named(&rows.outputs, "gathered_embeddings")?;
         tally.count(self.report(&gathering, rows, named(&inputs, "transformer_input")?)?);
         inputs.push(table);
-        let results = self.function(name, &inputs, states)?;
+        let results = self.asset.call(name, &inputs, states)?;
         for (output, recorded) in self.part(&format!("call{index}.out.")) {
             tally.count(self.report(name, named(&results.outputs, &output)?, &recorded)?);
         }

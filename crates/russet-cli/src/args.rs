@@ -17,6 +17,7 @@ Examples:
   russet run smollm2 \"What is the capital of France?\" --temperature 0
   russet chat ./exports/qwen3-0.6b
   russet inspect model.aimodel --text
+  russet inspect smollm2 --plan --profile --tokens 512 --depth 0
   russet pull smollm2";
 
 /// How a model may be named.
@@ -33,15 +34,17 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 /// How tensors are named in files.
 const TENSORS: &str = "\
 Files are .safetensors, .npz or .npy; the extension says which. An input is called NAME (or in.NAME), a state
-before the call state.NAME; what is called out.… is passed over. The tensor of a .npy has no name: it is the
-only input, or the one that NAME= in front of the file says.
+before the call state.NAME; what is called out.… or after.… is passed over, so that a recorded call can be
+repeated from its recording. The tensor of a .npy has no name: it is the only input, or the one that NAME= in
+front of the file says.
 A state that is not given starts as zeros. The result file holds the outputs, and every state after the call as
-state.NAME.
+state.NAME: --states takes it for the next call. It appears when the call is done, or not at all.
 
 Examples:
   russet call model.aimodel --in image.npy --out logits.npy
   russet call model.aimodel --function extend_512_8 --in call.safetensors --out result.safetensors
-  russet call model.aimodel --in tokens=ids.npy --in state.cache=cache.npy --out result.npz";
+  russet call model.aimodel --in tokens=ids.npy --in state.cache=cache.npy --out first.npz
+  russet call model.aimodel --in tokens=more.npy --states first.npz --out second.npz";
 
 /// Which names can be downloaded, and where to.
 const NAMES: &str = "\
@@ -62,7 +65,7 @@ pub(crate) enum Command {
     /// Talk with a model in the terminal
     #[command(after_help = MODELS)]
     Chat(ChatArgs),
-    /// Say what a bundle, an asset or a GGUF file holds
+    /// Say what a bundle, an asset or a GGUF file holds, how it is planned, and where its time goes
     Inspect(InspectArgs),
     /// Run one function of an asset on tensors from files
     #[command(after_help = TENSORS)]
@@ -207,7 +210,8 @@ pub(crate) struct SamplingArgs {
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
     /// A bundle, an .aimodel, a GGUF file or a name
-    pub(crate) path: String,
+    #[arg(required_unless_present = "kernels")]
+    pub(crate) path: Option<String>,
     /// Print the graphs
     #[arg(long, conflicts_with = "json")]
     pub(crate) text: bool,
@@ -217,6 +221,40 @@ pub(crate) struct InspectArgs {
     /// Check the asset's content against its main.hash
     #[arg(long)]
     pub(crate) verify_hash: bool,
+    /// Print the instruction sets that kernels are compiled for, and which of them this machine runs
+    #[arg(long, conflicts_with_all = ["path", "plan", "text", "verify_hash"])]
+    pub(crate) kernels: bool,
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+}
+
+/// What `inspect --plan` takes.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// Print the steps that a function is planned as: kernel, shapes, bytes, operations
+    #[arg(long, conflicts_with_all = ["text", "verify_hash"])]
+    pub(crate) plan: bool,
+    /// Run the function and print the time of every step
+    #[arg(long, requires = "plan")]
+    pub(crate) profile: bool,
+    /// The function [default: the one that the model runs, main]
+    #[arg(long, value_name = "NAME", requires = "plan")]
+    pub(crate) function: Option<String>,
+    /// Tokens of the call; any extent that another function leaves open
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) tokens: u32,
+    /// Tokens before them [default: 512, or what the context has room for]
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<u32>,
+    /// Calls that are timed; one more comes first and is not counted
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) runs: u32,
+    /// Threads to compute with [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// How closely to follow the file's arithmetic
+    #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
+    pub(crate) precision: PrecisionArg,
 }
 
 #[derive(Debug, Args)]
@@ -229,6 +267,9 @@ pub(crate) struct CallArgs {
     /// Inputs and states before the call; may be given several times
     #[arg(long = "in", value_name = "[NAME=]FILE")]
     pub(crate) inputs: Vec<String>,
+    /// States before the call: those of a file, such as the result of an earlier call, and nothing else in it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) states: Option<PathBuf>,
     /// Where outputs and states after the call go; without it only their types are printed
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,

@@ -129,6 +129,21 @@ fn symbol_name(input: &str, axis: usize) -> String {
     format!("{prefix}{clean}.{axis}")
 }
 
+/// A type with every extent open that is no constant.
+pub(crate) fn without_symbols(ty: &Type) -> Type {
+    let open = |t: &TensorType| {
+        let mut t = t.clone();
+        let dims = t.shape.iter_mut().filter(|d| d.as_const().is_none());
+        dims.for_each(|d| *d = Dim::Unknown);
+        t
+    };
+    match ty {
+        Type::Tensor(t) => Type::Tensor(open(t)),
+        Type::Handle(t) => Type::Handle(open(t)),
+        other => other.clone(),
+    }
+}
+
 /// Infers a graph from the types of its own inputs.
 pub fn infer(module: &Module, graph: &Graph) -> Result<Facts, NodeError> {
     let inputs = graph.inputs.iter().map(|p| Fact {
@@ -187,11 +202,20 @@ impl Inference<'_> {
                 facts.constants.insert(*id, c.0.clone());
             }
             for (&id, fact) in node.outputs.iter().zip(results) {
-                let declared = graph.ty(id).cloned().unwrap_or(Type::Token);
+                let declared = self.declared(graph, id);
                 facts.set(id, refine(fact, &declared).map_err(at)?);
             }
         }
         Ok(())
+    }
+
+    /// The declared type of a value; of a graph that is called without its symbols, which its caller does not know.
+    fn declared(&self, graph: &Graph, id: ValueId) -> Type {
+        match graph.ty(id) {
+            Some(ty) if self.depth > 0 => without_symbols(ty),
+            Some(ty) => ty.clone(),
+            None => Type::Token,
+        }
     }
 
     fn call(&self, name: &str, node: &Node, facts: &Facts) -> Result<Vec<Fact>, OpError> {
@@ -227,7 +251,7 @@ impl Inference<'_> {
     }
 
     /// Blocks are inferred with the types the file declares. A loop whose body hands on the extents it was given keeps those of
-    /// its initial values; of others only what is declared is known.
+    /// its initial values, a branch gives what both of its blocks give; of others only what is declared is known.
     fn control(
         &self,
         graph: &Graph,
@@ -236,7 +260,7 @@ impl Inference<'_> {
     ) -> Result<Vec<Fact>, NodeError> {
         let declared = |ids: &[ValueId]| -> Vec<Fact> {
             let fact = |&id: &ValueId| Fact {
-                ty: graph.ty(id).cloned().unwrap_or(Type::Token),
+                ty: self.declared(graph, id),
                 known: None,
             };
             ids.iter().map(fact).collect()
@@ -259,7 +283,16 @@ impl Inference<'_> {
         for block in &node.blocks {
             self.entered(graph, block, &declared(&block.args), facts)?;
         }
-        Ok(declared(&node.outputs))
+        let mut results = declared(&node.outputs);
+        if let (Op::If(_), [then, other]) = (&node.op, &node.blocks[..]) {
+            let pairs = then.results.iter().zip(&other.results);
+            for (result, (&a, &b)) in results.iter_mut().zip(pairs) {
+                if let Some(ty) = facts.ty(a).filter(|ty| facts.ty(b) == Some(ty)) {
+                    result.ty = ty.clone();
+                }
+            }
+        }
+        Ok(results)
     }
 
     /// Infers a block whose arguments are these.

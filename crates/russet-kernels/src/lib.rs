@@ -6,7 +6,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`isa`], [`simd`] | detection, the vector layer, elementary functions |
+//! | [`isa`], [`simd`], [`machine`] | detection, the vector layer, elementary functions |
 //! | [`mem`] | aligned buffers, file maps, shared bytes, checked casts |
 //! | [`threads`], [`scratch`] | the pool, the working memory of its threads |
 //! | [`elem`], [`convert`] | storage types, conversion and rounding |
@@ -33,6 +33,7 @@ pub mod gated_delta;
 mod gemm;
 pub mod isa;
 pub mod linear;
+pub mod machine;
 pub mod matmul;
 pub mod mem;
 pub mod norm;

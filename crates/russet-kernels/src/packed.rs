@@ -160,6 +160,11 @@ impl PackedRows {
         self.k
     }
 
+    /// Bits of a code.
+    pub fn bits(&self) -> Bits {
+        self.bits
+    }
+
     /// Whether activations quantised for one matrix suit the other.
     pub fn shares_activations(&self, other: &Self) -> bool {
         (self.k, self.bits, self.zero) == (other.k, other.bits, other.zero)

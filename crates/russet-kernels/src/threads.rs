@@ -65,7 +65,7 @@ impl Pool {
     /// Where the system refuses to start a thread the pool is smaller.
     pub fn new(threads: usize) -> Self {
         let threads = if threads == 0 {
-            thread::available_parallelism().map_or(1, Into::into)
+            crate::machine::cpus()
         } else {
             threads
         };
@@ -382,6 +382,76 @@ mod tests {
             "{:?}",
             start.elapsed()
         );
+    }
+
+    /// Runs `f` on a thread that may use this many of the CPUs that the process may use, as may the threads it starts.
+    #[cfg(target_os = "linux")]
+    fn on_cpus<T: Send>(count: usize, f: impl FnOnce() -> T + Send) -> T {
+        const WORDS: usize = 16;
+        unsafe extern "C" {
+            fn sched_getaffinity(pid: i32, size: usize, mask: *mut u64) -> i32;
+            fn sched_setaffinity(pid: i32, size: usize, mask: *const u64) -> i32;
+        }
+        let restrict = move || {
+            let mut mask = [0_u64; WORDS];
+            let size = size_of_val(&mask);
+            // SAFETY: the mask has `size` bytes; thread 0 is the calling one.
+            assert!(unsafe { sched_getaffinity(0, size, mask.as_mut_ptr()) } >= 0);
+            let mut left = count;
+            for bit in 0..64 * WORDS {
+                let (word, bit) = (bit / 64, 1 << (bit % 64));
+                if mask[word] & bit != 0 {
+                    match left.checked_sub(1) {
+                        Some(fewer) => left = fewer,
+                        None => mask[word] &= !bit,
+                    }
+                }
+            }
+            // SAFETY: as above.
+            assert_eq!(unsafe { sched_setaffinity(0, size, mask.as_ptr()) }, 0);
+        };
+        thread::scope(|scope| {
+            let run = scope.spawn(move || {
+                restrict();
+                f()
+            });
+            run.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    }
+
+    /// The time of steps of a few hundred microseconds, shared by this many threads: the best of three tries.
+    #[cfg(target_os = "linux")]
+    fn time_of_steps(threads: usize) -> Duration {
+        const TASKS: usize = 16;
+        let pool = Pool::new(threads);
+        let work = |i: usize| {
+            let mut x = i as u64;
+            (0..4000).for_each(|_| x = std::hint::black_box(x.wrapping_mul(0x9e37_79b9) ^ x >> 7));
+        };
+        let once = || {
+            let start = Instant::now();
+            (0..300).for_each(|_| pool.run(TASKS, &work));
+            start.elapsed()
+        };
+        (0..3).map(|_| once()).min().unwrap_or_default()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn more_threads_than_cpus_cost_little() {
+        for cpus in [1, 2] {
+            let (alone, crowded) = on_cpus(cpus, || (time_of_steps(cpus), time_of_steps(8)));
+            println!("{cpus} CPUs: {alone:?} with as many threads, {crowded:?} with 8");
+            assert!(crowded < 2 * alone, "{cpus} CPUs: {alone:?}, {crowded:?}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_pool_has_as_many_threads_as_the_process_may_use() {
+        let threads = on_cpus(1, || Pool::new(0).threads());
+        assert_eq!(threads, 1);
+        assert_eq!(Pool::new(0).threads(), crate::machine::cpus());
     }
 
     #[test]

@@ -53,6 +53,26 @@ pub enum CallError {
         /// What there is.
         known: String,
     },
+    /// A name that two tensors have.
+    #[error("function {function:?}: the {what} {name:?} is given twice")]
+    Twice {
+        /// The function.
+        function: String,
+        /// Input or state.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A tensor without a name, where that does not say which input it is.
+    #[error(
+        "function {function:?}: a tensor without a name can only be the only input; say NAME=FILE, where NAME is one of {known}"
+    )]
+    Nameless {
+        /// The function.
+        function: String,
+        /// The inputs.
+        known: String,
+    },
     /// A tensor of another kind or shape.
     #[error("function {function:?}, {what} {name:?}: expected {expected}, got {got}")]
     Mismatch {
@@ -226,7 +246,8 @@ impl<'a> Binding<'a> {
             };
             named.push((name, tensor));
         }
-        self.known("input", &ports, named.iter().map(|(n, _)| *n))?;
+        let names: Vec<&str> = named.iter().map(|(n, _)| *n).collect();
+        self.known("input", &ports, &names)?;
         let mut bound = Vec::with_capacity(ports.len());
         for (name, ty) in &ports {
             let given = named.iter().find(|(n, _)| n == name);
@@ -246,7 +267,8 @@ impl<'a> Binding<'a> {
 
     fn states(&mut self, given: &[(String, Tensor)]) -> Result<NamedTensors, CallError> {
         let ports = self.ports(true);
-        self.known("state", &ports, given.iter().map(|(n, _)| &**n))?;
+        let names: Vec<&str> = given.iter().map(|(n, _)| &**n).collect();
+        self.known("state", &ports, &names)?;
         let mut bound = Vec::with_capacity(ports.len());
         for (name, ty) in &ports {
             let tensor = match given.iter().find(|(n, _)| n == name) {
@@ -274,25 +296,40 @@ impl<'a> Binding<'a> {
         Ok(TensorMut::zeros(ty.dtype, &shape)?.finish())
     }
 
-    fn known<'n>(
+    /// Checks that every name is that of a port, and none comes twice.
+    fn known(
         &self,
         what: &'static str,
         ports: &[(&str, TensorType)],
-        mut names: impl Iterator<Item = &'n str>,
+        names: &[&str],
     ) -> Result<(), CallError> {
-        let Some(stranger) = names.find(|n| !ports.iter().any(|(p, _)| p == n)) else {
-            return Ok(());
-        };
+        let is_port = |name: &str| ports.iter().any(|(port, _)| *port == name);
+        if let Some(stranger) = names.iter().find(|n| !is_port(n)) {
+            return Err(self.stranger(what, ports, stranger));
+        }
+        let mut places = names.iter().enumerate();
+        match places.find(|(at, name)| names[..*at].contains(name)) {
+            None => Ok(()),
+            Some((_, name)) => Err(CallError::Twice {
+                function: self.function(),
+                what,
+                name: (*name).into(),
+            }),
+        }
+    }
+
+    fn stranger(&self, what: &'static str, ports: &[(&str, TensorType)], name: &str) -> CallError {
         let list: Vec<String> = ports.iter().map(|(n, t)| format!("{n:?} {t}")).collect();
-        Err(CallError::Unknown {
-            function: self.function(),
-            what,
-            name: stranger.into(),
-            known: match list.is_empty() {
-                true => "none".into(),
-                false => list.join(", "),
+        let (function, known) = (self.function(), list.join(", "));
+        match (name, list.is_empty()) {
+            ("", false) => CallError::Nameless { function, known },
+            (name, none) => CallError::Unknown {
+                function,
+                what,
+                name: name.into(),
+                known: if none { "none".into() } else { known },
             },
-        })
+        }
     }
 
     /// Checks a tensor against its port; extents of one name agree everywhere.

@@ -367,17 +367,9 @@ impl Model {
 
     /// The context length: what the model says, what the caller wants, what static caches hold.
     fn limit(&mut self, model: usize, options: &OpenOptions) {
-        let caches = self
-            .plan
-            .states()
-            .iter()
-            .filter(|s| s.ty.rank() == 5 && s.name.to_ascii_lowercase().contains("cache"));
-        let held = caches
-            .filter_map(|s| s.ty.shape[3].as_const())
-            .filter_map(|n| usize::try_from(n).ok())
-            .min();
         let wanted = options.max_context.unwrap_or(model);
-        self.engine.max_context = wanted.min(model).min(held.unwrap_or(usize::MAX));
+        let held = held(&self.plan).unwrap_or(usize::MAX);
+        self.engine.max_context = wanted.min(model).min(held);
     }
 
     fn chunks(&mut self, language: &LanguageConfig) {
@@ -477,7 +469,17 @@ impl Model {
     }
 }
 
-fn plan_options(
+/// How many tokens the caches of a plan hold, where it fixes that.
+pub(crate) fn held(plan: &Plan) -> Option<usize> {
+    let caches = plan
+        .states()
+        .iter()
+        .filter(|s| s.ty.rank() == 5 && s.name.to_ascii_lowercase().contains("cache"));
+    let extents = caches.filter_map(|s| s.ty.shape[3].as_const());
+    extents.filter_map(|n| usize::try_from(n).ok()).min()
+}
+
+pub(crate) fn plan_options(
     module: &Module,
     function: &str,
     options: &OpenOptions,

@@ -1,10 +1,10 @@
 //! How far a result of one operation may be from its recording.
 //!
 //! Integers and truth values are equal. A float of an operation on single elements is within two units in the last place
-//! (one, for the 16-bit kinds). Operations that round many times on the way, above all sums and matrix products, whose order
-//! of addition is nobody's business, are within a part of the largest recorded element: where the runtime rounds every step to
-//! sixteen bits, what is small beside it is noise. A quotient of 16-bit floats that is rounded down may fall to the next whole
-//! number, because the runtime rounds it to sixteen bits before at the ends of rows and not elsewhere.
+//! (one, for the 16-bit kinds). Those of operations that round many times on the way, above all sums and matrix products, are
+//! within a part of the recorded element, however small it is: plans add and round in the runtime's order. [`BY_DEFINITION`] and
+//! [`BESIDE_THE_LARGEST`] list the exceptions. A quotient of 16-bit floats that is rounded down may fall to the next whole number, because the runtime
+//! rounds it to sixteen bits before at the ends of rows and not elsewhere.
 
 use russet_graph::tensor::{Scalar, Tensor};
 use russet_graph::types::DType;
@@ -46,21 +46,71 @@ pub(super) enum Bound {
     Exact,
     /// Units in the last place: bits of the mantissa, smallest exponent, how many units.
     Ulps(i32, i32, f64),
+    /// A part of the recorded element, and never less than this.
+    Part(f64, f64),
     /// An absolute distance.
     Within(f64),
 }
 
+/// Who computed a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// A plan.
+    Plan,
+    /// The interpreter.
+    Interpreter,
+}
+
+/// A recorded case: its operation and its name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case<'a> {
+    pub(super) op: &'a str,
+    pub(super) name: &'a str,
+}
+
+/// Operations whose elements are measured beside the largest one where the interpreter computes them: it adds in `f32`, once, where
+/// the runtime rounds every step in its order. Plans do as the runtime does.
+const BY_DEFINITION: [&str; 5] = [
+    "batch_matmul",
+    "broadcasting_batch_matmul",
+    "gated_delta_update",
+    "gather_mm",
+    "scaled_dot_product_attention",
+];
+
+/// Cases whose elements are measured beside the largest one, whoever computes them. The runtime adds the taps of a transposed
+/// convolution in one order or the other, depending on the column. What remains are a few elements near zero, the small
+/// differences of large numbers (`docs/oracle-differences.md` counts them).
+const BESIDE_THE_LARGEST: [(&str, &str); 4] = [
+    ("conv_transpose2d", "f16_s1"),
+    ("conv_transpose2d", "groups_2"),
+    ("model", "encoder"),
+    ("scaled_dot_product_attention", "sinks_f32"),
+];
+
+impl Case<'_> {
+    fn is_beside_the_largest(self, by: By) -> bool {
+        BESIDE_THE_LARGEST.contains(&(self.op, self.name))
+            || by == By::Interpreter && BY_DEFINITION.contains(&self.op)
+    }
+}
+
 impl Bound {
-    /// The bound for results of an operation.
-    pub(super) fn of(op: &str, recorded: &Tensor) -> Self {
-        let floors = op.ends_with("floor_divide");
-        let sums = MANY_STEPS.contains(&op);
+    /// The bound for results of a case.
+    pub(super) fn of(case: Case<'_>, recorded: &Tensor, by: By) -> Self {
+        let floors = case.op.ends_with("floor_divide");
+        let sums = MANY_STEPS.contains(&case.op);
+        let beside = case.is_beside_the_largest(by);
+        let part = |part, least: i32| match beside {
+            true => Self::Within(part * largest(recorded)),
+            false => Self::Part(part, 2f64.powi(least)),
+        };
         match recorded.dtype {
             DType::F16 if floors => Self::Within(1.0),
-            DType::F64 if sums => Self::Within(1e-12 * largest(recorded)),
-            DType::F32 | DType::C32 if sums => Self::Within(1e-5 * largest(recorded)),
-            DType::F16 | DType::C16 if sums => Self::Within(2e-3 * largest(recorded)),
-            DType::BF16 if sums => Self::Within(1.6e-2 * largest(recorded)),
+            DType::F64 if sums => part(1e-12, -1022),
+            DType::F32 | DType::C32 if sums => part(1e-5, -149),
+            DType::F16 | DType::C16 if sums => part(2e-3, -24),
+            DType::BF16 if sums => part(1.6e-2, -133),
             DType::F64 => Self::Ulps(52, -1022, 2.0),
             DType::F32 | DType::C32 => Self::Ulps(23, -126, 2.0),
             DType::F16 | DType::C16 => Self::Ulps(10, -14, 1.0),
@@ -95,6 +145,7 @@ impl Bound {
                 };
                 count * 2f64.powi(exponent - mantissa)
             }
+            Self::Part(part, least) => (part * want.abs()).max(least),
             Self::Within(distance) => distance,
         };
         let parts = (got - want).abs() / allowed;
@@ -119,9 +170,32 @@ fn largest(tensor: &Tensor) -> f64 {
 mod tests {
     use super::*;
 
+    const EXP: Case<'_> = Case {
+        op: "exp",
+        name: "f32",
+    };
+
+    #[test]
+    fn small_elements_of_sums_are_measured_by_themselves() {
+        let recorded = Tensor::from_floats(DType::F32, &[2], &[1000.0, 1e-3]).unwrap();
+        let off = |op, name, by| {
+            let bound = Bound::of(Case { op, name }, &recorded, by);
+            bound.distance(Scalar::Float(1.1e-3), Scalar::Float(1e-3)) > 1.0
+        };
+        assert!(off("batch_matmul", "f32", By::Plan));
+        assert!(!off("batch_matmul", "f32", By::Interpreter));
+        assert!(!off("model", "encoder", By::Plan) && off("model", "unet", By::Plan));
+    }
+
     #[test]
     fn units_are_those_of_the_kind() {
-        let bound = |dtype| Bound::of("exp", &Tensor::from_floats(dtype, &[], &[1.0]).unwrap());
+        let bound = |dtype| {
+            Bound::of(
+                EXP,
+                &Tensor::from_floats(dtype, &[], &[1.0]).unwrap(),
+                By::Plan,
+            )
+        };
         let near =
             |dtype, step: f64| bound(dtype).distance(Scalar::Float(1.0 + step), Scalar::Float(1.0));
         assert_eq!(near(DType::F32, 2f64.powi(-22)), 1.0);

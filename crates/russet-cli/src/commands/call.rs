@@ -1,9 +1,10 @@
 //! `russet call ASSET --function NAME --in FILE --out FILE`: one function of an asset, run on tensors from files.
 //!
 //! An input tensor is named like the input (`in.NAME` is the same), a state before the call `state.NAME`; what is called
-//! `out.…` is passed over, so that a recorded call can be replayed from its own file. The output file holds every output by its
-//! name and every state after the call as `state.NAME`.
+//! `out.…` or `after.…` is passed over, so that a recorded call can be repeated from its own file. The output file holds every
+//! output by its name and every state after the call as `state.NAME`; `--states` takes these for the next call.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,26 +16,31 @@ use crate::args::CallArgs;
 use crate::failure::Failure;
 use crate::locate::locate;
 
+/// What the names of tensors begin with that are the results of a recorded call.
+const RECORDED: [&str; 2] = ["out.", "after."];
+
 /// Runs the function and writes what it gives back.
 pub(crate) fn call(args: &CallArgs) -> Result<(), Failure> {
+    if let Some(file) = &args.out {
+        tensors::check_writable(file)?;
+    }
     let path = asset(&locate(&args.asset)?)?;
-    let (inputs, states) = given(&args.inputs)?;
+    let (inputs, states) = given(args)?;
     let module = russet::open_module(&path)?;
     let threads = args.threads.map_or(0, usize::from);
     let mut function = Function::new(Arc::new(module), &args.function, threads)?;
-    let mut results = function.call(&inputs, &states)?;
+    let results = function.call(&inputs, &states)?;
+    let mut named = results.outputs;
     let states = results.states.into_iter();
-    results
-        .outputs
-        .extend(states.map(|(name, tensor)| (format!("state.{name}"), tensor)));
+    named.extend(states.map(|(name, tensor)| (format!("state.{name}"), tensor)));
     match &args.out {
-        Some(file) => Ok(tensors::write(file, &results.outputs)?),
+        Some(file) => Ok(tensors::write(file, &named)?),
         None => {
-            results
-                .outputs
-                .iter()
-                .for_each(|(name, tensor)| println!("{name}: {}", tensor.ty()));
-            Ok(())
+            let mut out = io::stdout().lock();
+            let mut types = named.iter();
+            types
+                .try_for_each(|(name, tensor)| writeln!(out, "{name}: {}", tensor.ty()))
+                .map_err(Failure::write)
         }
     }
 }
@@ -50,21 +56,26 @@ fn asset(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Inputs and states from all files.
-fn given(files: &[String]) -> Result<(NamedTensors, NamedTensors), Failure> {
+fn given(args: &CallArgs) -> Result<(NamedTensors, NamedTensors), Failure> {
     let (mut inputs, mut states) = (Vec::new(), Vec::new());
-    for file in files {
+    for file in &args.inputs {
         let (name, path) = match file.split_once('=') {
-            Some((name, path)) => (Some(name), path),
-            None => (None, &**file),
+            Some((name, path)) if !Path::new(file).exists() => (Some(name), path),
+            _ => (None, &**file),
         };
         for (key, tensor) in tensors::read(Path::new(path))? {
             let key = name.unwrap_or(&key);
             if let Some(state) = key.strip_prefix("state.") {
                 states.push((state.to_owned(), tensor));
-            } else if !key.starts_with("out.") {
+            } else if !RECORDED.iter().any(|part| key.starts_with(part)) {
                 inputs.push((key.strip_prefix("in.").unwrap_or(key).to_owned(), tensor));
             }
         }
+    }
+    if let Some(file) = &args.states {
+        let held = tensors::read(file)?.into_iter();
+        let state = |(key, tensor): (String, _)| Some((key.strip_prefix("state.")?.into(), tensor));
+        states.extend(held.filter_map(state));
     }
     Ok((inputs, states))
 }

@@ -15,10 +15,12 @@ mod layout;
 mod lower;
 mod run;
 mod view;
+mod work;
 
 pub use build::{Plan, PlanError, PlanOptions, PlanState, Precision, StepInfo};
 pub use run::{Executor, Input, RunError, States};
 pub use view::{MAX_RANK, View};
+pub use work::StepWork;
 
 #[cfg(test)]
 mod programs;

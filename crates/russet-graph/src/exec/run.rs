@@ -457,7 +457,7 @@ const EMPTY: Geometry = Geometry {
     offset: 0,
 };
 
-fn geometry(place: &Place, dims: &[i64]) -> Result<Geometry, OpError> {
+pub(super) fn geometry(place: &Place, dims: &[i64]) -> Result<Geometry, OpError> {
     let number = |d: super::dims::DimRef| {
         let value = dims[d.0 as usize];
         usize::try_from(value).map_err(|_| OpError::Range {

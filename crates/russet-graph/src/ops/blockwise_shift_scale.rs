@@ -5,13 +5,14 @@ use std::sync::Arc;
 use super::{Case, Fact, OpDef, Operands};
 use crate::attr::Attr;
 use crate::error::OpError;
-use crate::tensor::{Scalar, Tensor, TensorMut};
+use crate::tensor::{Scalar, Tensor, TensorMut, round_to};
 use crate::types::{DType, TensorType};
 
 simple_op! {
     /// Operands: data, scale, zero point, shift. `out = (data - zero) · scale + shift`, where the last three hold one element for a
     /// block of the data: along every axis the data's extent is a multiple of theirs. One without axes counts for all of the data.
-    /// The result has the shift's kind.
+    /// The result has the shift's kind. It is computed as written where data is smaller than a byte, else as
+    /// `data · scale + (shift - zero · scale)`; every step is rounded.
     BlockwiseShiftScale
 }
 
@@ -55,10 +56,17 @@ impl OpDef for BlockwiseShiftScale {
                 &[&data.shape, &scale.shape, &zero.shape, &shift.shape],
             ));
         }
-        let mut out = TensorMut::zeros(shift.dtype, &data.shape)?;
+        let (kind, bytes) = (shift.dtype, data.dtype.size().is_some());
+        let mut out = TensorMut::zeros(kind, &data.shape)?;
         for i in 0..out.len() {
             let of = |p: &Tensor| p.get(block(i, &data.shape, &p.shape)).float();
-            let value = (data.get(i).float() - of(zero)) * of(scale) + of(shift);
+            let (q, scale, zero, shift) = (data.get(i).float(), of(scale), of(zero), of(shift));
+            let round = |v| round_to(kind, v);
+            let value = if bytes {
+                round(q * scale) + round(shift - round(zero * scale))
+            } else {
+                round((q - zero) * scale) + shift
+            };
             out.set(i, Scalar::Float(value));
         }
         Ok(vec![out.finish()])

@@ -42,7 +42,7 @@ impl Interpolation {
     }
 
     /// Positions on an axis of `n` elements and their weights for a coordinate, clamped to the axis.
-    fn corners(self, coordinate: f32, n: usize) -> [(usize, f64); 2] {
+    fn corners(self, coordinate: f32, n: usize) -> [(usize, f32); 2] {
         let last = n.saturating_sub(1);
         let at = if coordinate.is_nan() {
             0.0
@@ -53,27 +53,32 @@ impl Interpolation {
             Self::Nearest => [(at.round_ties_even() as usize, 1.0), (0, 0.0)],
             Self::Linear => {
                 let low = (at.floor() as usize).min(last);
-                let part = f64::from(at) - low as f64;
+                let part = at - low as f32;
                 [(low, 1.0 - part), ((low + 1).min(last), part)]
             }
         }
     }
 
-    /// The value of `x` at these coordinates, one an axis. `x` has no empty axis.
+    /// The value of `x` at these coordinates, one an axis: a sum of corners in `f32`, the last axis turning slowest. `x` has no
+    /// empty axis.
     pub fn sample(self, x: &Tensor, coordinates: &[f32]) -> Scalar {
         let stride = strides(&x.shape);
-        let mut corners = vec![(0usize, 1.0f64)];
+        let mut corners = vec![(0usize, 1.0f32)];
         for (k, &c) in coordinates.iter().enumerate() {
-            let axis = self.corners(c, x.shape[k]);
-            corners = corners
-                .iter()
-                .flat_map(|&(at, w)| axis.map(|(i, v)| (at + i * stride[k], w * v)))
-                .filter(|&(_, w)| w != 0.0)
-                .collect();
+            let (axis, step) = (self.corners(c, x.shape[k]), stride[k]);
+            let one = |(i, v): (usize, f32)| {
+                let corner = move |&(at, w): &(usize, f32)| (at + i * step, w * v);
+                corners.iter().map(corner).filter(|&(_, w)| w != 0.0)
+            };
+            corners = axis.into_iter().flat_map(one).collect();
         }
         match corners[..] {
             [(at, _)] => x.get(at),
-            _ => Scalar::Float(corners.iter().map(|&(at, w)| x.get(at).float() * w).sum()),
+            _ => {
+                let term = |&(at, w): &(usize, f32)| x.get(at).float() as f32 * w;
+                let sum = corners.iter().map(term).fold(0.0, |sum: f32, t| sum + t);
+                Scalar::Float(sum.into())
+            }
         }
     }
 }

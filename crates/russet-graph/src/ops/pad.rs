@@ -39,7 +39,7 @@ impl PaddingMode {
         let source = match self {
             _ if (0..n).contains(&at) => at,
             Self::Constant => return Ok(None),
-            Self::Replicate => at.clamp(0, n - 1),
+            Self::Replicate => at.min(n - 1).max(0),
             Self::Reflect if at < 0 => -at,
             Self::Reflect => 2 * n - 2 - at,
             Self::Symmetric if at < 0 => -1 - at,

@@ -5,7 +5,7 @@ use std::ops::{Add, Mul};
 use crate::error::OpError;
 use crate::ops::shape::dims_error;
 use crate::ops::{Case, Fact, Operands};
-use crate::tensor::{Scalar, Tensor, TensorMut, strides};
+use crate::tensor::{Scalar, Tensor, TensorMut, round_to, strides};
 use crate::types::{DType, Dim, TensorType};
 
 /// One axis of a window: how many elements, how far apart, and how far the window moves.
@@ -351,7 +351,8 @@ fn targets(plane: &[usize], spreads: &[Spread]) -> Vec<Vec<Option<usize>>> {
         .collect()
 }
 
-/// The meaning of a transposed convolution: every input element adds its multiple of the weight to the result.
+/// The meaning of a transposed convolution: every input element adds its multiple of the weight to the result, channel after
+/// channel and row after row. The runtime rounds the result at every step, which shows in sixteen bits.
 pub fn transposed(inputs: &[Tensor], rank: usize) -> Result<Vec<Tensor>, OpError> {
     let (x, w) = (&inputs[0], &inputs[1]);
     same_kind([x.dtype, w.dtype])?;
@@ -378,6 +379,7 @@ pub fn transposed(inputs: &[Tensor], rank: usize) -> Result<Vec<Tensor>, OpError
     let area: usize = shape[2..].iter().product();
     let (size, taps) = (targets.len(), sizes.iter().product::<usize>());
     let (x_values, w_values) = (x.floats(), w.floats());
+    let add = adder(x.dtype);
     for i in 0..x_values.len() {
         let (n, c, from) = (i / (channels * size), i / size % channels, i % size);
         for o in 0..made {
@@ -385,12 +387,23 @@ pub fn transposed(inputs: &[Tensor], rank: usize) -> Result<Vec<Tensor>, OpError
             let weights = &w_values[(c * made + o) * taps..][..taps];
             for (weight, place) in weights.iter().zip(&targets[from]) {
                 if let Some(place) = place {
-                    sums[to + place] += x_values[i] * weight;
+                    sums[to + place] = add(sums[to + place], x_values[i] * weight);
                 }
             }
         }
     }
     store(x.dtype, &shape, &sums, Scalar::Float)
+}
+
+/// The sum of two numbers in the arithmetic of a kind: below 64 bits products and sums are f32 before they are rounded.
+fn adder(dtype: DType) -> fn(f64, f64) -> f64 {
+    let single = |a: f64, b: f64| f64::from(a as f32 + b as f32);
+    match dtype {
+        DType::F64 => |a, b| a + b,
+        DType::F16 => |a, b| round_to(DType::F16, f64::from(a as f32 + b as f32)),
+        DType::BF16 => |a, b| round_to(DType::BF16, f64::from(a as f32 + b as f32)),
+        _ => single,
+    }
 }
 
 /// Inference of a pool. Operands: input, sizes, strides, dilations and, where `ceil`, whether counts round up.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::attr::{Attr, Attributes};
 use crate::error::OpError;
 use crate::graph::{Block, Composite, Graph, Module, Node, Port, ValueId};
-use crate::infer::{MAX_CALLS, NodeError};
+use crate::infer::{MAX_CALLS, NodeError, without_symbols};
 use crate::ops::{Fact, Op, OpInfo, Operand, Operands};
+use crate::types::Type;
 
 /// A flattened graph may have this many nodes.
 const MAX_NODES: usize = 2_000_000;
@@ -80,10 +81,21 @@ struct Inline<'a> {
 type Map = HashMap<ValueId, ValueId>;
 
 impl Inline<'_> {
-    fn fresh(&mut self, from: &Graph, ids: &[ValueId], map: &mut Map) -> Vec<ValueId> {
+    /// New values of the types that the file declares. Symbols name lengths of their own graph: elsewhere they mean nothing.
+    fn fresh(
+        &mut self,
+        from: &Graph,
+        ids: &[ValueId],
+        map: &mut Map,
+        depth: usize,
+    ) -> Vec<ValueId> {
         ids.iter()
             .map(|&id| {
-                let ty = from.ty(id).cloned().unwrap_or(crate::types::Type::Token);
+                let ty = match from.ty(id) {
+                    Some(ty) if depth > 0 => without_symbols(ty),
+                    Some(ty) => ty.clone(),
+                    None => Type::Token,
+                };
                 let new = self.out.add_value(ty);
                 map.insert(id, new);
                 new
@@ -98,7 +110,7 @@ impl Inline<'_> {
         map: &mut Map,
         depth: usize,
     ) -> Result<Block, NodeError> {
-        let args = self.fresh(from, &block.args, map);
+        let args = self.fresh(from, &block.args, map, depth);
         let mut nodes = Vec::new();
         self.nodes(from, block, map, depth, &mut nodes)?;
         Ok(Block {
@@ -148,7 +160,7 @@ impl Inline<'_> {
                     for inner in &node.blocks {
                         blocks.push(self.block(from, inner, map, depth)?);
                     }
-                    let outputs = self.fresh(from, &node.outputs, map);
+                    let outputs = self.fresh(from, &node.outputs, map, depth);
                     to.push(Node {
                         op: op.clone(),
                         inputs,
@@ -179,7 +191,7 @@ impl Inline<'_> {
             .filter(|_| self.whole)
             .and_then(composite_op);
         if let Some(op) = op.filter(|op| takes(op, callee)) {
-            let outputs = self.fresh(from, &node.outputs, map);
+            let outputs = self.fresh(from, &node.outputs, map, depth);
             to.push(Node {
                 op,
                 inputs,

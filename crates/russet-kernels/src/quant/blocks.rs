@@ -401,7 +401,8 @@ struct Walk<'a> {
     bytes_per_row: usize,
     scales: [f32; AHEAD + MAX_LANES],
     zeros: [f32; AHEAD],
-    shifts: [f32; AHEAD + MAX_LANES],
+    /// What is added to `(code - zero) * scale`.
+    biases: [f32; AHEAD + MAX_LANES],
 }
 
 impl<'a> Walk<'a> {
@@ -413,7 +414,7 @@ impl<'a> Walk<'a> {
             bytes_per_row: w.k / w.code.per_byte(),
             scales: [0.0; AHEAD + MAX_LANES],
             zeros: [0.0; AHEAD],
-            shifts: [0.0; AHEAD + MAX_LANES],
+            biases: [0.0; AHEAD + MAX_LANES],
         }
     }
 
@@ -436,19 +437,28 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Widens the parameters of `count` blocks from `from` on, counted over the matrix.
+    /// Widens the parameters of `count` blocks from `from` on, counted over the matrix. As in Apple's CPU runtime, zero points of
+    /// bytes go into what is added, `shift - zero * scale` rounded at every step; those of nibbles are subtracted from codes.
     #[inline(always)]
     fn fill<S: Simd, const AFFINE: bool>(&mut self, s: S, from: usize, count: usize) {
         let w = self.w;
         w.scales.widen(s, from, count, &mut self.scales);
         if AFFINE {
-            if let Some(zeros) = w.zeros {
-                for (i, zero) in self.zeros[..count].iter_mut().enumerate() {
-                    *zero = w.code.get(zeros, from + i);
-                }
+            match &w.shifts {
+                Some(shifts) => shifts.widen(s, from, count, &mut self.biases),
+                None => self.biases[..count].fill(0.0),
             }
-            if let Some(shifts) = &w.shifts {
-                shifts.widen(s, from, count, &mut self.shifts);
+            let Some(zeros) = w.zeros else {
+                return;
+            };
+            let (bytes, round) = (w.code.per_byte() == 1, |x| w.rounding.scalar(x));
+            for i in 0..count {
+                let zero = w.code.get(zeros, from + i);
+                if bytes {
+                    self.biases[i] = round(self.biases[i] - round(zero * self.scales[i]));
+                } else {
+                    self.zeros[i] = zero;
+                }
             }
         }
     }
@@ -476,7 +486,7 @@ impl<'a> Walk<'a> {
                 let affine = Affine {
                     scale: s.splat(self.scales[i]),
                     zero: s.splat(self.zeros[i]),
-                    shift: s.splat(self.shifts[i]),
+                    bias: s.splat(self.biases[i]),
                 };
                 let end = columns.end.min((block + i + 1) * w.block);
                 B::read::<S, R, AFFINE>(s, w.code, data, at..end, affine, sink);
@@ -510,7 +520,7 @@ impl<'a> Walk<'a> {
                 let affine = Affine {
                     scale: s.splat(self.scales[i]),
                     zero: s.splat(self.zeros[i]),
-                    shift: s.splat(self.shifts[i]),
+                    bias: s.splat(self.biases[i]),
                 };
                 let table = s.table(|i| value::<S, R, AFFINE>(s, s.load(&codes[i..]), affine));
                 let end = at + block;
@@ -548,7 +558,8 @@ impl<'a> Walk<'a> {
                 let column = columns.start + i + lane;
                 self.fill::<S, true>(s, row * self.blocks + column / w.block, 1);
                 let q = w.code.get(w.data, row * w.k + column);
-                *value = (q - self.zeros[0]) * self.scales[0] + self.shifts[0];
+                let scaled = (q - self.zeros[0]) * self.scales[0];
+                *value = w.rounding.scalar(scaled) + self.biases[0];
             }
             sink.put(s, columns.start + i, R::round(s, s.load(&lanes)), len, 0);
         }
@@ -560,18 +571,18 @@ impl<'a> Walk<'a> {
 struct Affine<V> {
     scale: V,
     zero: V,
-    shift: V,
+    bias: V,
 }
 
-/// (q - zero) * scale + shift, rounded to `R`.
+/// (q - zero) * scale + bias, rounded to `R` at every step.
 #[inline(always)]
 fn value<S: Simd, R: Elem, const AFFINE: bool>(s: S, q: S::V, a: Affine<S::V>) -> S::V {
-    let v = if AFFINE {
-        s.add(s.mul(s.sub(q, a.zero), a.scale), a.shift)
+    if AFFINE {
+        let v = R::round(s, s.mul(s.sub(q, a.zero), a.scale));
+        R::round(s, s.add(v, a.bias))
     } else {
-        s.mul(q, a.scale)
-    };
-    R::round(s, v)
+        R::round(s, s.mul(q, a.scale))
+    }
 }
 
 /// A way to read the codes of one block.
@@ -674,8 +685,13 @@ mod tests {
         let b = row * w.blocks() + column / w.block;
         let zero = w.zeros.map_or(0, |z| code(z, b));
         let shift = if w.shifts.is_some() { shifts[b] } else { 0.0 };
-        w.rounding
-            .scalar((code(w.data, row * w.k + column) - zero) as f32 * scales[b] + shift)
+        let round = |v| w.rounding.scalar(v);
+        let q = code(w.data, row * w.k + column);
+        if w.code.per_byte() == 2 {
+            return round(round((q - zero) as f32 * scales[b]) + shift);
+        }
+        let bias = round(shift - round(zero as f32 * scales[b]));
+        round(round(q as f32 * scales[b]) + bias)
     }
 
     fn check_rows(w: &BlockRows<'_>, scales: &[f32], shifts: &[f32], x: &[f32]) {

@@ -183,6 +183,8 @@ impl<P: Products> Simd for Neon<P> {
             vreinterpretq_s32_u16(vshrq_n_u16::<8>(vreinterpretq_u16_s32(v)));
         sub_words(a: int32x4_t, b: int32x4_t) -> int32x4_t =
             vreinterpretq_s32_s16(vsubq_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b)));
+        join_words(low: float32x4_t, high: float32x4_t) -> int32x4_t =
+            vorrq_s32(vcvtnq_s32_f32(low), vshlq_n_s32::<16>(vcvtnq_s32_f32(high)));
         dot2(sum: int32x4_t, a: int32x4_t, b: i32) -> int32x4_t = dot2(sum, a, vdupq_n_s32(b));
     }
     #[inline(always)]

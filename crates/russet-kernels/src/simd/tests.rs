@@ -140,6 +140,30 @@ fn dot_products_of_bytes_are_exact() {
     }
 }
 
+/// Two registers of numbers joined as words.
+struct Join;
+
+impl Kernel for Join {
+    type Out = Vec<u8>;
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> Vec<u8> {
+        let numbers: [f32; MAX_LANES] = std::array::from_fn(|i| i as f32 * 2184.0);
+        let mut stored = vec![0; 4 * S::LANES];
+        let joined = s.join_words(s.load(&numbers), s.splat(32_767.0));
+        s.store_ints(joined, &mut stored);
+        stored
+    }
+}
+
+#[test]
+fn numbers_are_joined_as_words() {
+    for isa in Isa::available() {
+        for (i, words) in words_of(&isa.run(Join)).chunks(2).enumerate() {
+            assert_eq!(words, [i as i32 * 2184, 32_767], "{}", isa.name());
+        }
+    }
+}
+
 /// Codes taken apart into words, less `zero`, and their products with a pair of words; numbers stored as words.
 struct Words<'a> {
     bytes: &'a [u8],

@@ -6,9 +6,10 @@ mod npy;
 mod npz;
 mod safetensors;
 
-use std::fs;
-use std::io;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{fs, io, process};
 
 use russet_graph::tensor::Tensor;
 use russet_graph::types::DType;
@@ -141,16 +142,58 @@ pub fn read(path: &Path) -> Result<NamedTensors, TensorFileError> {
     })
 }
 
-/// Writes tensors to a file, replacing it.
+/// Says whether tensors can be written to a path, as far as that shows without doing it: its extension, its folder.
+///
+/// # Errors
+/// The error that [`write()`] would end with.
+pub fn check_writable(path: &Path) -> Result<(), TensorFileError> {
+    format(path)?;
+    let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
+    let kind = folder.map_or(Ok(true), |f| fs::metadata(f).map(|m| m.is_dir()));
+    let fits = match kind {
+        Ok(true) if path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(true) => Ok(()),
+        Ok(false) => Err(io::ErrorKind::NotADirectory.into()),
+        Err(error) => Err(error),
+    };
+    fits.map_err(|source| TensorFileError::Io {
+        path: path.into(),
+        source,
+    })
+}
+
+/// Writes tensors to a file, replacing it. When that fails, what was there before is still there.
 pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), TensorFileError> {
     let bytes = (format(path)?.write)(tensors).map_err(|problem| TensorFileError::Content {
         path: path.into(),
         problem,
     })?;
-    fs::write(path, bytes).map_err(|source| TensorFileError::Io {
+    replace(path, &bytes).map_err(|source| TensorFileError::Io {
         path: path.into(),
         source,
     })
+}
+
+/// Gives a file its content in one step: it is written beside it and renamed. What is no file (a pipe, a device) is written to.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let target = match fs::canonicalize(path) {
+        Ok(target) if !target.is_file() => return fs::write(target, bytes),
+        Ok(target) => target,
+        Err(_) => path.into(),
+    };
+    let name = target.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let mut part = OsString::from(".");
+    part.push(name);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    part.push(format!(".{}-{count}.part", process::id()));
+    let part = target.with_file_name(part);
+    let done = fs::write(&part, bytes).and_then(|()| fs::rename(&part, &target));
+    if done.is_err() {
+        // The reason is told; that nothing is left to remove is one of the reasons there may be.
+        let _ = fs::remove_file(&part);
+    }
+    done
 }
 
 #[cfg(test)]

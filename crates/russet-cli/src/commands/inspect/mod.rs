@@ -1,9 +1,13 @@
 //! `russet inspect PATH`: what a bundle, an asset or a GGUF file holds.
 //!
 //! [`facts`] gathers, [`statistics`] counts an asset's operations and constants as the Core AI runtime counts them, [`report`]
-//! prints for people. `--json` prints the facts themselves, `--text` the graphs.
+//! prints for people. `--json` prints the facts themselves, `--text` the graphs, `--plan` the steps of a function ([`plan`]),
+//! `--kernels` what they run on ([`kernels`]).
 
 mod facts;
+mod fold;
+mod kernels;
+mod plan;
 mod report;
 mod statistics;
 
@@ -21,8 +25,17 @@ use facts::Facts;
 
 /// Prints what a path holds.
 pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
-    let path = locate(&args.path)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
+    if args.kernels {
+        return kernels::write(&mut out, args.json)
+            .and_then(|()| out.flush())
+            .map_err(Failure::write);
+    }
+    let path = locate(args.path.as_deref().unwrap_or_default())?;
+    if args.plan.plan {
+        plan::inspect(&mut out, &path, args)?;
+        return out.flush().map_err(Failure::write);
+    }
     let mut facts = Vec::new();
     for part in parts(&path)? {
         let module = match ModelSource::of(&part)? {

@@ -7,7 +7,7 @@ use russet_kernels::norm::rms_norm;
 use russet_kernels::rope::{Pairs, RowsOf, Tables, rotate_rows};
 use russet_kernels::scratch;
 
-use super::{Cx, Kernel, PARALLEL};
+use super::{Cx, Kernel, PARALLEL, Touched, Work};
 use crate::error::OpError;
 use crate::exec::view::{View, store, typed, typed_mut};
 use crate::ops::rope::{Part, Rope};
@@ -230,6 +230,33 @@ impl Kernel for Sdpa {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let dtype = cx.outputs[0].dtype;
         by_kind!(dtype, attend(self, dtype, cx))
+    }
+
+    /// Two products with every key and value that a query sees.
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        let work = Work::of_elements(inputs, outputs);
+        let [q, k, v, ..] = inputs else {
+            return work;
+        };
+        let (q, k, dv) = (q.geometry.shape(), k.geometry.shape(), v.geometry.rows().0);
+        let ([batch, heads, m, d], [_, _, s, _]) = (q, k) else {
+            return work;
+        };
+        let window = match (self.op.window, self.op.causal) {
+            (0, _) => *s,
+            (n, true) => n,
+            (n, false) => 2 * n + 1,
+        };
+        let behind = |row: usize| if self.op.causal { m - row - 1 } else { 0 };
+        let seen = |row: usize| s.saturating_sub(behind(row)).min(window);
+        let pairs: usize = (0..*m).map(seen).sum();
+        // Keys and values that no query sees are not read.
+        let unread = s.saturating_sub(window.saturating_add(m - 1)) as u64;
+        let cache = inputs[1].bytes() + inputs[2].bytes();
+        Work {
+            bytes: work.bytes - cache * unread / (*s).max(1) as u64,
+            ..work.with_operations((2 * batch * heads * pairs * (d + dv)) as u64)
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use half::{bf16, f16};
 use russet_kernels::gated_delta::{GatedDelta as Inputs, gated_delta};
 
-use super::{Cx, Kernel, Out};
+use super::{Cx, Kernel, Out, Touched, Work};
 use crate::error::OpError;
 use crate::exec::view::{View, store};
 use crate::ops::gated_delta_update::{EPSILON, GatedDeltaUpdate};
@@ -66,6 +66,14 @@ impl Kernel for GatedDelta {
         turned(out, (*heads, s, dv), to);
         store(after.dtype, state, after.bytes());
         Ok(())
+    }
+
+    /// A position decays the state, reads it twice and adds a product to it.
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        let positions = inputs.get(3).map_or(0, Touched::elements);
+        let state = inputs.last().map_or(&[][..], |s| s.geometry.shape());
+        let cells = state.iter().rev().take(2).product::<usize>() as u64;
+        Work::of_elements(inputs, outputs).with_operations(7 * positions * cells)
     }
 }
 

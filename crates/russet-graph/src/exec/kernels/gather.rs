@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use russet_kernels::scratch;
 
-use super::{Cx, Kernel, Weights};
+use super::{Cx, Kernel, Touched, Weights, Work};
 use crate::error::OpError;
 use crate::exec::view::{View, store};
 
@@ -38,6 +38,12 @@ impl Kernel for GatherRows {
             store(dtype, &cx.scratch[..k], o);
         }
         Ok(())
+    }
+
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        let rows = outputs.first().map_or(0, |o| o.geometry.rows().2 as u64);
+        let read = self.0.size().div_ceil(self.0.n().max(1) as u64) * rows;
+        Work::of_elements(inputs, outputs).with_weights(self.0.label(), read)
     }
 }
 
@@ -106,6 +112,13 @@ impl Kernel for GatherNd {
             );
         }
         Ok(())
+    }
+
+    /// Of the tensor only what is gathered is read.
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        let mut work = Work::of_elements(inputs.get(1..).unwrap_or_default(), outputs);
+        work.bytes += outputs.iter().map(Touched::bytes).sum::<u64>();
+        work
     }
 }
 

@@ -10,7 +10,7 @@ use russet_kernels::threads::Pool;
 
 use super::gather::position;
 use super::matmul::product;
-use super::{Cx, Kernel, PARALLEL, Weights};
+use super::{Cx, Kernel, PARALLEL, Touched, Weights, Work};
 use crate::error::OpError;
 use crate::exec::view::{Geometry, View, store, typed, typed_mut};
 use crate::ops::gather_mm::GatherMm;
@@ -146,6 +146,33 @@ impl Kernel for GatherMatmul {
         }
         Ok(())
     }
+
+    /// Of a stack no more is read than one matrix a product.
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        let work = Work::of_elements(inputs, outputs);
+        let [left, right, ..] = inputs else {
+            return work;
+        };
+        let (k, made) = (left.geometry.rows().0 as u64, elements(outputs));
+        let (bits, products) = (right.dtype.bits() as u64, products(outputs));
+        let picked = products * k * right.geometry.rows().0 as u64 * bits / 8;
+        let unread = right.bytes().saturating_sub(picked);
+        Work {
+            bytes: work.bytes.saturating_sub(unread),
+            ..work.with_operations(2 * k * made)
+        }
+    }
+}
+
+fn elements(outputs: &[Touched]) -> u64 {
+    outputs.iter().map(Touched::elements).sum()
+}
+
+/// How many products the first result holds.
+fn products(outputs: &[Touched]) -> u64 {
+    let shape = outputs.first().map_or(&[][..], |o| o.geometry.shape());
+    let lead = shape.len().saturating_sub(2);
+    shape[..lead].iter().product::<usize>() as u64
 }
 
 /// Up to this many products are done one by one.
@@ -171,6 +198,16 @@ impl Kernel for GatherLinear {
             DType::BF16 => self.multiply::<bf16>(cx),
             _ => self.multiply::<f32>(cx),
         }
+    }
+
+    /// Of the weights no more is read than one matrix a product.
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        let (k, rows) = (self.weights.k() as u64, self.weights.n().max(1) as u64);
+        let picked = (products(outputs) * self.right.rows().0 as u64).min(rows);
+        let read = self.weights.size() * picked / rows;
+        Work::of_elements(inputs, outputs)
+            .with_operations(2 * k * elements(outputs))
+            .with_weights(self.weights.label(), read)
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use russet_kernels::elem::{Elem, Rounding};
 use russet_kernels::linear::linear;
-use russet_kernels::packed::{PackedRows, Product, packed_linear};
+use russet_kernels::packed::{Bits, PackedRows, Product, packed_linear};
 use russet_kernels::scratch;
 use russet_kernels::sequential::{accumulate, sequential_linear};
 
-use super::{Cx, Kernel, Weights};
+use super::{Cx, Kernel, Touched, Weights, Work};
 use crate::error::OpError;
 use crate::exec::view::{Geometry, View, store, typed, typed_mut};
 use crate::types::DType;
@@ -30,6 +30,18 @@ impl Kernel for Linear {
             _ => self.multiply::<f32>(cx),
         }
     }
+
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        let (n, k, rows) = (self.weights.n(), self.weights.k(), rows(inputs));
+        Work::of_elements(inputs, outputs)
+            .with_operations(2 * rows * (n * k) as u64)
+            .with_weights(self.weights.label(), self.weights.size())
+    }
+}
+
+/// Rows of the first operand.
+fn rows(inputs: &[Touched]) -> u64 {
+    inputs.first().map_or(0, |x| x.geometry.rows().2 as u64)
 }
 
 impl Linear {
@@ -67,6 +79,20 @@ impl Kernel for PackedLinear {
             DType::BF16 => self.multiply::<bf16>(cx),
             _ => self.multiply::<f32>(cx),
         }
+    }
+
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        let mut work = Work::of_elements(inputs, outputs).with_operations(0);
+        for Packed { rows: w, .. } in &self.0 {
+            work.operations += 2 * rows(inputs) * (w.n() * w.k()) as u64;
+            let bits = match w.bits() {
+                Bits::Four => 4,
+                Bits::Eight => 8,
+            };
+            let label = format!("packed {bits}-bit [{}, {}]", w.n(), w.k());
+            work = work.with_weights(label, w.size() as u64);
+        }
+        work
     }
 }
 
@@ -144,6 +170,13 @@ impl Kernel for Matmul {
                 .for_each(|(i, o)| work(i, o));
         }
         Ok(())
+    }
+
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        let work = Work::of_elements(inputs, outputs);
+        let k = inputs.first().map_or(0, |a| a.geometry.rows().0 as u64);
+        let made: u64 = outputs.iter().map(Touched::elements).sum();
+        work.with_operations(2 * k * made)
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) use sort::Sort;
 pub(crate) use weights::{Dequantize, Weights, aligned};
 
 use super::view::{Geometry, View};
+use super::work::{Touched, Work};
 use crate::error::OpError;
 use crate::types::DType;
 
@@ -75,6 +76,11 @@ impl Cx<'_, '_, '_> {
 /// One thing that steps do.
 pub(crate) trait Kernel: Debug + Send + Sync {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError>;
+
+    /// What a run on these operands has to do; kernels with weights, or with more to do than once for every element, say so.
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        Work::of_elements(inputs, outputs)
+    }
 }
 
 /// Work of fewer elements than this is not worth a second thread.

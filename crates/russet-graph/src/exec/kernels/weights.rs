@@ -11,7 +11,7 @@ use russet_kernels::quant::{
     BlockFormat, BlockRows, Code, DenseRows, Floats, GgufRows, Order, RowFormat, dequantize_row,
 };
 
-use super::{Cx, Kernel};
+use super::{Cx, Kernel, Touched, Work};
 use crate::error::OpError;
 use crate::exec::view::{store, typed};
 use crate::graph::{ConstantData, Storage};
@@ -239,6 +239,35 @@ impl Weights {
         self.k
     }
 
+    /// Bytes in memory, scales and offsets included.
+    pub(crate) fn size(&self) -> u64 {
+        let bytes = match &self.format {
+            Format::Dense(_, data) | Format::Blocks(_, data) => data.len(),
+            Format::Codes {
+                data,
+                scales,
+                zeros,
+                shifts,
+                ..
+            } => {
+                let zeros = zeros.as_ref().map_or(0, |z| z.len());
+                let shifts = shifts.as_ref().map_or(0, |s| s.1.len());
+                data.len() + scales.1.len() + zeros + shifts
+            }
+        };
+        bytes as u64
+    }
+
+    /// Kind of the stored elements, and shape.
+    pub(crate) fn label(&self) -> String {
+        let kind = match &self.format {
+            Format::Dense(dtype, _) => dtype.to_string(),
+            Format::Blocks(format, _) => format!("{format:?}"),
+            Format::Codes { code, block, .. } => format!("{code:?}/{block}").to_lowercase(),
+        };
+        format!("{kind} [{}, {}]", self.n, self.k)
+    }
+
     pub(crate) fn shape(&self) -> [usize; 2] {
         [self.n, self.k]
     }
@@ -342,5 +371,9 @@ impl Kernel for Dequantize {
             store(dtype, &cx.scratch[..k], o);
         }
         Ok(())
+    }
+
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        Work::of_elements(inputs, outputs).with_weights(self.0.label(), self.0.size())
     }
 }
