@@ -3,8 +3,8 @@
 //! Queries that share a key/value head are laid along the lanes (all heads of the group, several positions), so both
 //! products are the micro-kernel of [`crate::gemm`] and the softmax needs no sums across lanes. Scores are kept for
 //! the whole context, which lets the softmax be rounded as the operation's decomposed form rounds it. Where nothing needs rounding
-//! `online` goes along the context once, in f32; `words` does so with integers for half precision, and `decode` for one query a
-//! head.
+//! `online` goes along the context once, in f32; `words` does so with integers for half precision where
+//! that is fast, and `decode` for one query a head.
 
 mod decode;
 mod online;
@@ -115,7 +115,7 @@ fn attention_on<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, mut out: H
         head_stride,
         row_stride,
     };
-    if words::applies(a) {
+    if words::applies(isa, a) {
         return words::attention(isa, pool, a, &out);
     }
     for_blocks(isa, pool, a, &|lanes| {

@@ -8,7 +8,8 @@
 //! Weights are repacked once: [`GROUP`] rows side by side, four columns of each in a 32-bit lane, so that a register of
 //! codes times one broadcast word of activations adds to as many rows as there are lanes and nothing is ever summed across
 //! lanes. Few tokens wait for the weights: `few` takes these apart where they lie and activations as two numbers of 8 bits (so it
-//! does with any number where bytes are multiplied much faster than words: [`Simd::FEW`]). For many tokens `many` takes a strip of rows apart into words of 16 bits, once, and keeps it in the cache while all pass by.
+//! does with any number where bytes are multiplied much faster than words: [`Simd::FEW`]). For many tokens `many` takes a strip
+//! of rows apart into words of 16 bits, once, and keeps it in the cache while all pass by.
 
 mod few;
 mod many;

@@ -22,8 +22,19 @@ const WEIGHT: f32 = 8191.0;
 const VALUE: f32 = 4095.0;
 
 /// Whether [`attention`] computes `a`.
-pub(super) fn applies<T: Elem>(a: &Attention<'_, T>) -> bool {
-    !a.exact && T::ROUNDING != Rounding::F32
+pub(super) fn applies<T: Elem>(isa: Isa, a: &Attention<'_, T>) -> bool {
+    !a.exact && T::ROUNDING != Rounding::F32 && isa.run(FastWords)
+}
+
+/// Asks whether words are worth it.
+struct FastWords;
+
+impl Kernel for FastWords {
+    type Out = bool;
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) -> bool {
+        S::FAST_WORDS
+    }
 }
 
 /// Computes `a`.

@@ -50,6 +50,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const TILE_TOKENS: usize;
     /// Up to this many tokens products of packed weights are products of bytes; more are products of words of 16 bits.
     const FEW: usize;
+    /// Whether [`Simd::dot2`] is at least as fast, per product, as [`Simd::fma`].
+    const FAST_WORDS: bool;
     /// What [`Simd::load_wide`] takes from each byte: 128 where products are of signed bytes, else zero.
     const BIAS: i32;
 

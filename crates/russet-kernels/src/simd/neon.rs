@@ -119,6 +119,7 @@ impl<P: Products> Simd for Neon<P> {
     const TILE_ROWS: usize = 12;
     const TILE_TOKENS: usize = 6;
     const FEW: usize = P::FEW;
+    const FAST_WORDS: bool = false;
     const BIAS: i32 = 128;
 
     #[inline]

@@ -63,6 +63,7 @@ impl Simd for Portable {
     const TILE_ROWS: usize = 4;
     const TILE_TOKENS: usize = 3;
     const FEW: usize = 8;
+    const FAST_WORDS: bool = true;
     const BIAS: i32 = 0;
 
     #[inline]

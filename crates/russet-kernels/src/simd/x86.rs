@@ -181,6 +181,7 @@ impl Simd for Avx2 {
     const TILE_ROWS: usize = 6;
     const TILE_TOKENS: usize = 3;
     const FEW: usize = 8;
+    const FAST_WORDS: bool = true;
     const BIAS: i32 = 0;
 
     #[inline]
@@ -297,6 +298,7 @@ impl Simd for Avx512 {
     const TILE_ROWS: usize = 12;
     const TILE_TOKENS: usize = 6;
     const FEW: usize = 8;
+    const FAST_WORDS: bool = true;
     const BIAS: i32 = 0;
 
     #[inline]
