@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use russet::tensors::{self, NamedTensors};
 use russet::{Function, Results};
-use russet_graph::exec::PlanOptions;
+use russet_graph::exec::{PlanOptions, Precision};
 use russet_graph::graph::Module;
 use russet_graph::ops::decompose::composites;
 use russet_graph::ops::shape::unravel;
@@ -135,8 +135,8 @@ impl Record {
     }
 }
 
-/// Repeats one call, by a plan with composites whole, by a plan with their bodies and by the interpreter, and gives the distance
-/// of the worst element, in parts of what is allowed.
+/// Repeats one call, by exact plans with composites whole and with their bodies, by a fast plan and by the interpreter, and gives
+/// the distance of the worst element, in parts of what is allowed.
 fn replay(op: &str, asset: &Path) -> Result<f64, Failure> {
     let record = Record::read(op, &asset.with_extension("safetensors"))?;
     let module = Arc::new(russet::open_module(asset)?);
@@ -146,7 +146,14 @@ fn replay(op: &str, asset: &Path) -> Result<f64, Failure> {
     let mut bodies = PlanOptions::default();
     bodies.whole_composites = false;
     let mut worst: f64 = 0.0;
-    for (how, options) in [("whole", PlanOptions::default()), ("by bodies", bodies)] {
+    let mut fast = PlanOptions::default();
+    fast.precision = Precision::Fast;
+    let plans = [
+        ("whole", PlanOptions::default()),
+        ("by bodies", bodies),
+        ("fast", fast),
+    ];
+    for (how, options) in plans {
         let mut function = Function::planned(module.clone(), "main", 1, &options)?;
         let results = function.call(&record.inputs, &record.states);
         let distance = compare(op, &record, &results?).map_err(|e| format!("{how}, {e}"))?;
