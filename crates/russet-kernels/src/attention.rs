@@ -2,9 +2,13 @@
 //!
 //! Queries that share a key/value head are laid along the lanes (all heads of the group, several positions), so both
 //! products are the micro-kernel of [`crate::gemm`] and the softmax needs no sums across lanes. Scores are kept for
-//! the whole context, which lets the softmax be rounded as the operation's decomposed form rounds it.
+//! the whole context, which lets the softmax be rounded as the operation's decomposed form rounds it. Where nothing needs rounding
+//! `online` goes along the context once, in f32; `words` does so with integers for half precision where
+//! that is fast, and `decode` for one query a head.
 
 mod decode;
+mod online;
+mod words;
 
 use crate::elem::{Elem, Rounding};
 use crate::gemm::{self, Store, Tile};
@@ -111,22 +115,37 @@ fn attention_on<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, mut out: H
         head_stride,
         row_stride,
     };
+    if words::applies(isa, a) {
+        return words::attention(isa, pool, a, &out);
+    }
+    for_blocks(isa, pool, a, &|lanes| {
+        isa.run(BlockKernel { lanes, out: &out });
+    });
+}
+
+/// Calls `f` for every block of queries.
+fn for_blocks<T: Elem>(
+    isa: Isa,
+    pool: &Pool,
+    a: &Attention<'_, T>,
+    f: &(dyn Fn(Lanes<'_, T>) + Sync),
+) {
     let width = isa.run(gemm::Width);
     let blocks = (a.group() * a.m).div_ceil(width);
     pool.run(a.kv_heads * blocks, &|task| {
         // Later blocks see more keys: starting with them evens out the end.
         let block = blocks - 1 - task / a.kv_heads;
-        let lanes = Lanes {
+        f(Lanes {
             a,
             kv_head: task % a.kv_heads,
             first: block * width,
-        };
-        isa.run(BlockKernel { lanes, out: &out });
+        });
     });
 }
 
 impl<T: Elem> Attention<'_, T> {
     /// Query heads per key/value head.
+    #[inline(always)]
     fn group(&self) -> usize {
         self.heads / self.kv_heads
     }
@@ -187,6 +206,7 @@ impl<T: Elem> Attention<'_, T> {
     }
 
     /// Keys that query row `i` sees.
+    #[inline(always)]
     fn visible(&self, i: usize) -> (usize, usize) {
         // Without causality there may be more queries than keys: positions then start below zero.
         let position = (self.s + i) as isize - self.m as isize;
@@ -234,6 +254,7 @@ struct Lanes<'a, T> {
 }
 
 impl<T: Elem> Lanes<'_, T> {
+    #[inline(always)]
     fn count(&self, width: usize) -> usize {
         width.min(self.a.group() * self.a.m - self.first)
     }
@@ -260,6 +281,7 @@ struct Limits {
 }
 
 impl Limits {
+    #[inline(always)]
     fn new<T: Elem>(lanes: &Lanes<'_, T>, count: usize) -> Self {
         let mut limits = Self {
             low: [0.0; MAX_WIDTH],
@@ -292,7 +314,7 @@ impl<T: Elem> Kernel for BlockKernel<'_, T> {
         let count = self.lanes.count(width);
         let limits = Limits::new(&self.lanes, count);
         let keys = limits.keys.1 - limits.keys.0;
-        let dv = a.dv.next_multiple_of(S::TILE_ROWS);
+        let dv = a.dv.next_multiple_of(gemm::rest_rows::<S>());
         let step = Step {
             lanes: self.lanes,
             limits,
@@ -301,11 +323,15 @@ impl<T: Elem> Kernel for BlockKernel<'_, T> {
         };
         let queries = &mut *scratch::floats(a.d * width);
         step.pack_queries(s, queries);
+        let sums = &mut *scratch::floats(dv * width);
+        if !a.exact {
+            step.online(s, queries, sums, dv);
+            return step.write(s, sums, self.out);
+        }
         let scores = &mut *scratch::floats(keys.next_multiple_of(KEYS) * width);
         step.scores(s, queries, scores);
         let scores = &mut scores[..keys * width];
         step.softmax(s, scores);
-        let sums = &mut *scratch::floats(dv * width);
         step.values(s, scores, sums, dv);
         step.write(s, sums, self.out);
     }
@@ -337,12 +363,9 @@ impl<T: Elem> Step<'_, T> {
         store: Store,
     ) {
         let tokens = self.count;
-        match (self.lanes.a.exact, T::ROUNDING) {
-            (false, _) => gemm::multiply::<S, f32, true>(s, tile, panel, tokens, out, store),
-            (true, Rounding::F16) => {
-                gemm::multiply::<S, T, false>(s, tile, panel, tokens, out, store);
-            }
-            (true, _) => gemm::multiply::<S, f32, false>(s, tile, panel, tokens, out, store),
+        match T::ROUNDING {
+            Rounding::F16 => gemm::multiply::<S, T, false>(s, tile, panel, tokens, out, store),
+            _ => gemm::multiply::<S, f32, false>(s, tile, panel, tokens, out, store),
         }
     }
 
@@ -352,13 +375,19 @@ impl<T: Elem> Step<'_, T> {
         let (a, width) = (self.lanes.a, gemm::panel_width::<S>());
         let scale = s.splat(a.scale);
         let rows = &mut *scratch::floats(width * a.d);
-        for (l, row) in rows.chunks_exact_mut(a.d).take(self.count).enumerate() {
+        let mut l = 0;
+        while l < self.count {
             let (head, i) = self.lanes.query(l);
             let q = a.q.row(head, i, a.d);
-            for (c, len) in pieces(a.d, S::LANES) {
+            let row = &mut rows[l * a.d..(l + 1) * a.d];
+            let mut c = 0;
+            while c < a.d {
+                let len = S::LANES.min(a.d - c);
                 let v = s.mul(T::load_part(s, &q[c..], len), scale);
                 f32::store_part(s, self.rounding.apply(s, v), &mut row[c..], len);
+                c += S::LANES;
             }
+            l += 1;
         }
         gemm::pack(s, rows, a.d, self.count, panel);
     }
@@ -371,7 +400,7 @@ impl<T: Elem> Step<'_, T> {
         let keys = &mut *scratch::floats(KEYS * a.d);
         for first in (low..high).step_by(KEYS) {
             let real = KEYS.min(high - first);
-            let rows = real.next_multiple_of(S::TILE_ROWS);
+            let rows = real.next_multiple_of(gemm::rest_rows::<S>());
             for (i, row) in keys.chunks_exact_mut(a.d).take(rows).enumerate() {
                 // Rows beyond the last repeat it: their scores are not used.
                 let key = a.k.row(self.lanes.kv_head, first + i.min(real - 1), a.d);
@@ -396,11 +425,7 @@ impl<T: Elem> Step<'_, T> {
         for register in 0..self.registers::<S>() {
             let sinks = self.sinks(s, register);
             let max = self.mask_and_max(s, scores, register, sinks);
-            let sum = if self.lanes.a.exact {
-                exact_exponentials(s, scores, register, max)
-            } else {
-                exponentials(s, scores, register, max)
-            };
+            let sum = exponentials(s, scores, register, max);
             let sum = s.add(sum, s.exp_or_zero(s.sub(sinks, max)));
             // A query that sees nothing has sum 0: it then gets zeros.
             let sum = s.max(sum, s.splat(f32::MIN_POSITIVE));
@@ -469,7 +494,8 @@ impl<T: Elem> Step<'_, T> {
     #[inline(always)]
     fn mask_of<S: Simd>(&self, s: S, key: usize, register: usize) -> S::V {
         let mut values = [0.0; MAX_LANES];
-        if let Some(mask) = self.lanes.a.mask {
+        // Where the keys go by in chunks, the last may reach beyond them.
+        if let Some(mask) = self.lanes.a.mask.filter(|_| key < self.lanes.a.s) {
             for (lane, value) in values[..S::LANES].iter_mut().enumerate() {
                 let l = register * S::LANES + lane;
                 if l < self.count {
@@ -522,8 +548,10 @@ impl<T: Elem> Step<'_, T> {
         let (a, width) = (self.lanes.a, gemm::panel_width::<S>());
         let row = &mut *scratch::floats(a.dv);
         for l in 0..self.count {
-            for (c, value) in row.iter_mut().enumerate() {
-                *value = sums[c * width + l];
+            let mut c = 0;
+            while c < a.dv {
+                row[c] = sums[c * width + l];
+                c += 1;
             }
             let (head, i) = self.lanes.query(l);
             // SAFETY: each (head, row) belongs to one lane of one task, and `check` saw that rows do not overlap.
@@ -540,28 +568,18 @@ impl<T: Elem> Step<'_, T> {
 
 #[inline(always)]
 fn widen<S: Simd, T: Elem>(s: S, x: &[T], out: &mut [f32]) {
-    for (i, len) in pieces(x.len(), S::LANES) {
+    let mut i = 0;
+    while i < x.len() {
+        let len = S::LANES.min(x.len() - i);
         f32::store_part(s, T::load_part(s, &x[i..], len), &mut out[i..], len);
+        i += S::LANES;
     }
 }
 
-/// Replaces each score by e^(score - max); returns the sums. Loops and no closures: see [`pieces`].
+/// Replaces each score by e^(score - max) and returns the sums; by the scalar library, whose results are all but always the
+/// nearest.
 #[inline(always)]
 fn exponentials<S: Simd>(s: S, scores: &mut [f32], register: usize, max: S::V) -> S::V {
-    let mut sum = s.splat(0.0);
-    let mut at = register * S::LANES;
-    while at < scores.len() {
-        let e = s.exp_or_zero(s.sub(s.load(&scores[at..]), max));
-        sum = s.add(sum, e);
-        s.store(e, &mut scores[at..]);
-        at += gemm::panel_width::<S>();
-    }
-    sum
-}
-
-/// The same by the scalar library, whose results are all but always the nearest.
-#[inline(always)]
-fn exact_exponentials<S: Simd>(s: S, scores: &mut [f32], register: usize, max: S::V) -> S::V {
     let (mut sum, mut limits) = (s.splat(0.0), [0.0; MAX_LANES]);
     s.store(max, &mut limits);
     let mut at = register * S::LANES;

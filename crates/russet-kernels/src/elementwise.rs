@@ -254,10 +254,13 @@ impl<T: Elem> Kernel for SiluMul<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Self { gate, up, out } = self;
-        for (i, len) in pieces(out.len(), S::LANES) {
+        let mut i = 0;
+        while i < out.len() {
+            let len = S::LANES.min(out.len() - i);
             let activated = T::round(s, silu_value(s, T::load_part(s, &gate[i..], len)));
             let y = s.mul(activated, T::load_part(s, &up[i..], len));
             T::store_part(s, y, &mut out[i..], len);
+            i += S::LANES;
         }
     }
 }

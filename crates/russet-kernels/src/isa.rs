@@ -5,6 +5,8 @@
 
 use std::sync::OnceLock;
 
+#[cfg(target_arch = "aarch64")]
+use crate::simd::neon::{Dot, Matrix, Neon, Plain};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::x86::{Avx2, Avx512};
 use crate::simd::{Kernel, Portable, Simd};
@@ -18,6 +20,15 @@ pub enum Isa {
     /// AVX2 with FMA and F16C: 8 lanes.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
+    /// NEON with matrix products of bytes: 4 lanes.
+    #[cfg(target_arch = "aarch64")]
+    NeonMatrix(Neon<Matrix>),
+    /// NEON with dot products of bytes: 4 lanes.
+    #[cfg(target_arch = "aarch64")]
+    NeonDot(Neon<Dot>),
+    /// NEON: 4 lanes.
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon<Plain>),
     /// Plain Rust on groups of four: what the others are tested against.
     Portable(Portable),
 }
@@ -40,13 +51,19 @@ impl Isa {
         })
     }
 
-    /// Its name: `avx512`, `avx2` or `portable`.
+    /// Its name: `avx512`, `avx2`, `neon-i8mm`, `neon-dotprod`, `neon` or `portable`.
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(_) => "avx512",
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(_) => "avx2",
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonMatrix(_) => "neon-i8mm",
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonDot(_) => "neon-dotprod",
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(_) => "neon",
             Isa::Portable(_) => "portable",
         }
     }
@@ -59,6 +76,12 @@ impl Isa {
             Isa::Avx512(s) => s.vectorize(kernel),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(s) => s.vectorize(kernel),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonMatrix(s) => s.vectorize(kernel),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonDot(s) => s.vectorize(kernel),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(s) => s.vectorize(kernel),
             Isa::Portable(s) => s.vectorize(kernel),
         }
     }
@@ -70,6 +93,12 @@ fn detect() -> Vec<Isa> {
     {
         found.extend(Avx512::detect().map(Isa::Avx512));
         found.extend(Avx2::detect().map(Isa::Avx2));
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        found.extend(Neon::<Matrix>::detect().map(Isa::NeonMatrix));
+        found.extend(Neon::<Dot>::detect().map(Isa::NeonDot));
+        found.extend(Neon::<Plain>::detect().map(Isa::Neon));
     }
     found.push(Isa::Portable(Portable));
     found
@@ -98,5 +127,16 @@ mod tests {
         if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl") {
             assert!(names.contains(&"avx512"), "{names:?}");
         }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[test]
+    fn neon_variants_are_exercised_where_the_machine_has_them() {
+        let names: Vec<_> = Isa::available().iter().map(|isa| isa.name()).collect();
+        assert!(names.contains(&"neon"), "{names:?}");
+        let dot = std::arch::is_aarch64_feature_detected!("dotprod");
+        assert_eq!(names.contains(&"neon-dotprod"), dot, "{names:?}");
+        let matrix = dot && std::arch::is_aarch64_feature_detected!("i8mm");
+        assert_eq!(names.contains(&"neon-i8mm"), matrix, "{names:?}");
     }
 }

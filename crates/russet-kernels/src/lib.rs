@@ -1,8 +1,8 @@
 //! Slices in, slices out: the room for `unsafe`. SIMD kernels, aligned buffers, file maps, the thread pool.
 //!
 //! Nothing here knows shapes beyond a row's, or graphs at all. Every kernel is one body written against
-//! [`simd::Simd`] and compiled for AVX-512, AVX2 and plain Rust; [`isa::Isa::best`] picks at run time. Storage is f32,
-//! f16 or bf16 ([`elem::Elem`]); arithmetic is f32, rounded where the operations' decomposed forms round.
+//! [`simd::Simd`] and compiled for AVX-512, AVX2, NEON and plain Rust; [`isa::Isa::best`] picks at run time. Storage is
+//! f32, f16 or bf16 ([`elem::Elem`]); arithmetic is f32, rounded where the operations' decomposed forms round.
 //!
 //! | module | what |
 //! |---|---|

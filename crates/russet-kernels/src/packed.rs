@@ -7,8 +7,9 @@
 //!
 //! Weights are repacked once: [`GROUP`] rows side by side, four columns of each in a 32-bit lane, so that a register of
 //! codes times one broadcast word of activations adds to as many rows as there are lanes and nothing is ever summed across
-//! lanes. Few tokens wait for the weights: `few` takes these apart where they lie and activations as two numbers of 8 bits. For
-//! many tokens `many` takes a strip of rows apart into words of 16 bits, once, and keeps it in the cache while all pass by.
+//! lanes. Few tokens wait for the weights: `few` takes these apart where they lie and activations as two numbers of 8 bits (so it
+//! does with any number where bytes are multiplied much faster than words: [`Simd::FEW`]). For many tokens `many` takes a strip
+//! of rows apart into words of 16 bits, once, and keeps it in the cache while all pass by.
 
 mod few;
 mod many;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use crate::elem::Elem;
 use crate::isa::Isa;
 use crate::mem::{AlignedBuf, OutOfMemory, cast_slice, cast_slice_mut};
-use crate::simd::Simd;
+use crate::simd::{Kernel, Simd};
 use crate::threads::{Pool, Rows};
 
 use half::f16;
@@ -28,8 +29,6 @@ use half::f16;
 pub const GROUP: usize = 16;
 /// Columns that share a scale.
 pub const BLOCK: usize = 32;
-/// Up to this many tokens weights are taken apart where they lie.
-const FEW: usize = 8;
 /// The most products of one call.
 const MAX_PRODUCTS: usize = 4;
 
@@ -169,7 +168,7 @@ impl PackedRows {
 
     /// Whether activations quantised for one matrix suit the other.
     pub fn shares_activations(&self, other: &Self) -> bool {
-        self.k == other.k && self.zero == other.zero
+        (self.k, self.bits, self.zero) == (other.k, other.bits, other.zero)
     }
 
     /// Memory, in bytes.
@@ -230,6 +229,7 @@ fn fill_cell<P: Elem>(
     params: &mut [P],
 ) {
     let bits = source.bits();
+    let words = cast_slice_mut::<u32>(codes).unwrap_or(&mut []);
     for lane in 0..GROUP.min(source.rows() - group * GROUP) {
         let mut row = [0; BLOCK];
         let (scale, offset) = source.block(group * GROUP + lane, block, &mut row);
@@ -237,15 +237,13 @@ fn fill_cell<P: Elem>(
         if let Some(place) = params.get_mut(GROUP + lane) {
             *place = P::from_f32(offset);
         }
-        let word = |c: usize| {
-            u32::from_le_bytes([row[4 * c], row[4 * c + 1], row[4 * c + 2], row[4 * c + 3]])
-        };
-        for (c, chunk) in codes.chunks_exact_mut(4 * GROUP).enumerate() {
-            let word = match bits {
+        let (quads, _) = row.as_chunks::<4>();
+        for (c, words) in words.chunks_exact_mut(GROUP).enumerate() {
+            let word = |c: usize| u32::from_le_bytes(quads[c]);
+            words[lane] = match bits {
                 Bits::Four => word(c) | word(c + 4) << 4,
                 Bits::Eight => word(c),
             };
-            chunk[4 * lane..4 * lane + 4].copy_from_slice(&word.to_le_bytes());
         }
     }
 }
@@ -274,7 +272,8 @@ impl<Y: Elem> Product<'_, Y> {
 /// `out = x W^T (+ add)` for each product, all of the same `m` rows `x` `[m, k]`.
 ///
 /// # Panics
-/// If lengths do not fit, the weights differ in k or in their zero, or there are more than four products.
+/// If lengths do not fit, the weights differ in k, in the bits of their codes or in their zero, or there are more than four
+/// products.
 pub fn packed_linear<X: Elem, Y: Elem>(
     pool: &Pool,
     x: &[X],
@@ -294,7 +293,7 @@ fn packed_linear_on<X: Elem, Y: Elem>(
     let Some(Some(first)) = products.first() else {
         return;
     };
-    let (k, zero) = (first.weights.k, first.weights.zero);
+    let (k, first) = (first.weights.k, first.weights);
     assert!(products.len() <= MAX_PRODUCTS, "packed: products");
     if m == 0 || k == 0 {
         return products
@@ -307,7 +306,7 @@ fn packed_linear_on<X: Elem, Y: Elem>(
         let len = m.checked_mul(p.weights.n);
         let fits = len == Some(p.out.len()) && p.add.is_none_or(|a| Some(a.len()) == len);
         assert!(
-            fits && p.weights.k == k && p.weights.zero == zero,
+            fits && p.weights.shares_activations(first),
             "packed: a product"
         );
     }
@@ -315,10 +314,21 @@ fn packed_linear_on<X: Elem, Y: Elem>(
     for (slot, product) in outputs.iter_mut().zip(products) {
         *slot = product.as_mut().map(Output::new);
     }
-    if m <= FEW {
-        few::multiply(isa, pool, x, zero, &outputs);
+    if m <= isa.run(Few) {
+        few::multiply(isa, pool, x, k, &outputs);
     } else {
         many::multiply(isa, pool, x, k, &outputs);
+    }
+}
+
+/// Asks how many tokens are few.
+struct Few;
+
+impl Kernel for Few {
+    type Out = usize;
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) -> usize {
+        S::FEW
     }
 }
 
@@ -483,8 +493,9 @@ mod tests {
     fn check(pool: &Pool, w: &Source, m: usize) {
         let x = Random::new(m as u64).floats(m * w.k);
         let packed = PackedRows::pack(pool, &[w]).unwrap().remove(0);
-        let want = reference(w, &x, m <= FEW);
+        let wants = [false, true].map(|few| reference(w, &x, few));
         for isa in Isa::available() {
+            let want = &wants[usize::from(m <= isa.run(Few))];
             let mut out = vec![f32::NAN; m * w.n];
             let product = Product {
                 weights: &packed,
@@ -492,7 +503,7 @@ mod tests {
                 add: None,
             };
             packed_linear_on(*isa, pool, &x, m, &mut [Some(product)]);
-            for (i, (y, want)) in out.iter().zip(&want).enumerate() {
+            for (i, (y, want)) in out.iter().zip(want).enumerate() {
                 let near = (f64::from(*y) - want).abs() <= 1e-4 * (1.0 + want.abs());
                 assert!(near, "{} {:?} m={m} [{i}]: {y} {want}", isa.name(), w.bits);
             }

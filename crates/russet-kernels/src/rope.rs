@@ -4,7 +4,7 @@
 
 use crate::elem::Elem;
 use crate::isa::Isa;
-use crate::simd::{Kernel, Simd, pieces};
+use crate::simd::{Kernel, Simd};
 
 /// Which elements of a row are pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,93 +15,127 @@ pub enum Pairs {
     Interleaved,
 }
 
-/// Rotates one row: the first 2 * cos.len() elements of `x`; the others are copied.
-///
-/// # Panics
-/// If the lengths do not fit.
-pub fn rotate_row<T: Elem>(pairs: Pairs, x: &[T], cos: &[T], sin: &[T], out: &mut [T]) {
-    assert!(
-        x.len() == out.len() && cos.len() == sin.len() && 2 * cos.len() <= x.len(),
-        "rope: lengths"
-    );
-    let rotated = 2 * cos.len();
-    out[rotated..].copy_from_slice(&x[rotated..]);
-    let (x, out) = (&x[..rotated], &mut out[..rotated]);
-    match pairs {
-        Pairs::Halves => {
-            let half = cos.len();
-            let (low, high) = out.split_at_mut(half);
-            Isa::best().run(Halves {
-                a: &x[..half],
-                b: &x[half..],
-                cos,
-                sin,
-                low,
-                high,
-            });
-        }
-        Pairs::Interleaved => interleaved(x, cos, sin, out),
-    }
+/// Rows to rotate: row i is `data[i * stride..][..width]`.
+#[derive(Clone, Copy, Debug)]
+pub struct RowsOf<'a, T> {
+    /// The elements.
+    pub data: &'a [T],
+    /// Elements from a row to the next.
+    pub stride: usize,
+    /// Elements of a row.
+    pub width: usize,
 }
 
-/// Rotates rows of `d` elements: row i by row i mod (rows of the tables), so that heads laid out [heads, m, d] share
-/// tables [m, half].
+/// Cosines and sines of the pairs of a row, row by row.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables<'a, T> {
+    /// Cosines.
+    pub cos: &'a [T],
+    /// Sines.
+    pub sin: &'a [T],
+    /// Pairs of a row.
+    pub pairs: usize,
+}
+
+/// Rotates rows into `out`, which has no gaps: row i by row i mod (rows of the tables), so that heads laid out [heads, m, d] share
+/// tables [m, pairs]. What a row has beyond its pairs is copied.
 ///
 /// # Panics
 /// If the lengths do not fit.
 pub fn rotate_rows<T: Elem>(
-    pairs: Pairs,
-    (x, d): (&[T], usize),
-    (cos, sin, half): (&[T], &[T], usize),
+    pairing: Pairs,
+    x: RowsOf<'_, T>,
+    tables: Tables<'_, T>,
     out: &mut [T],
 ) {
+    if out.is_empty() {
+        return;
+    }
+    let rows = out.len() / x.width.max(1);
+    let period = tables.cos.len() / tables.pairs.max(1);
     assert!(
-        x.len() == out.len() && d > 0 && x.len().is_multiple_of(d),
+        rows * x.width == out.len() && (rows - 1) * x.stride + x.width <= x.data.len(),
         "rope: rows"
     );
-    if half == 0 || x.is_empty() {
-        return out.copy_from_slice(x);
+    assert!(
+        tables.cos.len() == tables.sin.len() && 2 * tables.pairs <= x.width,
+        "rope: tables"
+    );
+    if tables.pairs == 0 {
+        let rows = (0..rows).zip(out.chunks_exact_mut(x.width));
+        return rows.for_each(|(i, out)| {
+            out.copy_from_slice(&x.data[i * x.stride..][..x.width]);
+        });
     }
-    let tables = cos.chunks_exact(half).zip(sin.chunks_exact(half)).cycle();
-    for ((x, out), (cos, sin)) in x.chunks_exact(d).zip(out.chunks_exact_mut(d)).zip(tables) {
-        rotate_row(pairs, x, cos, sin, out);
-    }
+    assert!(period > 0, "rope: tables");
+    Isa::best().run(Rotation {
+        pairing,
+        x,
+        tables,
+        period,
+        out,
+    });
 }
 
-struct Halves<'a, T> {
-    a: &'a [T],
-    b: &'a [T],
-    cos: &'a [T],
-    sin: &'a [T],
-    low: &'a mut [T],
-    high: &'a mut [T],
+struct Rotation<'a, T> {
+    pairing: Pairs,
+    x: RowsOf<'a, T>,
+    tables: Tables<'a, T>,
+    period: usize,
+    out: &'a mut [T],
 }
 
-impl<T: Elem> Kernel for Halves<'_, T> {
+impl<T: Elem> Kernel for Rotation<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        for (i, len) in pieces(self.a.len(), S::LANES) {
-            let load = |x: &[T]| T::load_part(s, &x[i..], len);
-            let (a, b, cos, sin) = (load(self.a), load(self.b), load(self.cos), load(self.sin));
-            let low = s.sub(T::round(s, s.mul(cos, a)), T::round(s, s.mul(sin, b)));
-            let high = s.add(T::round(s, s.mul(sin, a)), T::round(s, s.mul(cos, b)));
-            T::store_part(s, low, &mut self.low[i..], len);
-            T::store_part(s, high, &mut self.high[i..], len);
+        let (width, pairs) = (self.x.width, self.tables.pairs);
+        let (mut i, mut at) = (0, 0);
+        while at < self.out.len() {
+            let x = &self.x.data[i * self.x.stride..][..width];
+            let out = &mut self.out[at..at + width];
+            let table = i % self.period * pairs;
+            let cos = &self.tables.cos[table..table + pairs];
+            let sin = &self.tables.sin[table..table + pairs];
+            match self.pairing {
+                Pairs::Halves => halves(s, x, cos, sin, out),
+                Pairs::Interleaved => interleaved(x, cos, sin, out),
+            }
+            out[2 * pairs..].copy_from_slice(&x[2 * pairs..]);
+            (i, at) = (i + 1, at + width);
         }
     }
 }
 
+#[inline(always)]
+fn halves<S: Simd, T: Elem>(s: S, x: &[T], cos: &[T], sin: &[T], out: &mut [T]) {
+    let pairs = cos.len();
+    let mut i = 0;
+    while i < pairs {
+        let len = S::LANES.min(pairs - i);
+        let a = T::load_part(s, &x[i..], len);
+        let b = T::load_part(s, &x[pairs + i..], len);
+        let (cos, sin) = (
+            T::load_part(s, &cos[i..], len),
+            T::load_part(s, &sin[i..], len),
+        );
+        let low = s.sub(T::round(s, s.mul(cos, a)), T::round(s, s.mul(sin, b)));
+        let high = s.add(T::round(s, s.mul(sin, a)), T::round(s, s.mul(cos, b)));
+        T::store_part(s, low, &mut out[i..], len);
+        T::store_part(s, high, &mut out[pairs + i..], len);
+        i += S::LANES;
+    }
+}
+
+#[inline(always)]
 fn interleaved<T: Elem>(x: &[T], cos: &[T], sin: &[T], out: &mut [T]) {
-    let product = |a: T, b: T| T::ROUNDING.scalar(a.to_f32() * b.to_f32());
-    for (((x, out), cos), sin) in x
-        .chunks_exact(2)
-        .zip(out.chunks_exact_mut(2))
-        .zip(cos)
-        .zip(sin)
-    {
-        out[0] = T::from_f32(product(*cos, x[0]) - product(*sin, x[1]));
-        out[1] = T::from_f32(product(*sin, x[0]) + product(*cos, x[1]));
+    let mut i = 0;
+    while i < cos.len() {
+        let product = |a: T, b: T| T::ROUNDING.scalar(a.to_f32() * b.to_f32());
+        let (a, b) = (x[2 * i], x[2 * i + 1]);
+        out[2 * i] = T::from_f32(product(cos[i], a) - product(sin[i], b));
+        out[2 * i + 1] = T::from_f32(product(sin[i], a) + product(cos[i], b));
+        i += 1;
     }
 }
 
@@ -111,6 +145,27 @@ mod tests {
     use crate::testing::Random;
     use half::f16;
 
+    /// Rotates one row on one instruction set.
+    fn rotate(isa: Isa, pairing: Pairs, x: &[f16], cos: &[f16], sin: &[f16]) -> Vec<f16> {
+        let mut out = vec![f16::ZERO; x.len()];
+        isa.run(Rotation {
+            pairing,
+            x: RowsOf {
+                data: x,
+                stride: x.len(),
+                width: x.len(),
+            },
+            tables: Tables {
+                cos,
+                sin,
+                pairs: cos.len(),
+            },
+            period: 1,
+            out: &mut out,
+        });
+        out
+    }
+
     #[test]
     fn halves_and_pairs_are_the_same_rotation() {
         let mut random = Random::new(10);
@@ -118,31 +173,17 @@ mod tests {
             |n| -> Vec<f16> { random.floats(n).into_iter().map(f16::from_f32).collect() };
         for n in [1, 4, 15, 16, 17, 32, 50] {
             let (x, cos, sin) = (half(2 * n + 3), half(n), half(n));
-            let mut halves = vec![f16::ZERO; 2 * n + 3];
+            let mut paired: Vec<f16> = (0..2 * n).map(|i| x[i / 2 + n * (i % 2)]).collect();
+            paired.extend(&x[2 * n..]);
             for isa in Isa::available() {
-                let (low, high) = halves[..2 * n].split_at_mut(n);
-                isa.run(Halves {
-                    a: &x[..n],
-                    b: &x[n..2 * n],
-                    cos: &cos,
-                    sin: &sin,
-                    low,
-                    high,
-                });
-                let paired: Vec<f16> = (0..2 * n).map(|i| x[i / 2 + n * (i % 2)]).collect();
-                let mut pairs = vec![f16::ZERO; 2 * n];
-                rotate_row(Pairs::Interleaved, &paired, &cos, &sin, &mut pairs);
+                let halves = rotate(*isa, Pairs::Halves, &x, &cos, &sin);
+                let pairs = rotate(*isa, Pairs::Interleaved, &paired, &cos, &sin);
                 for i in 0..n {
-                    assert_eq!(
-                        (halves[i], halves[n + i]),
-                        (pairs[2 * i], pairs[2 * i + 1]),
-                        "{}",
-                        isa.name()
-                    );
+                    let want = (pairs[2 * i], pairs[2 * i + 1]);
+                    assert_eq!((halves[i], halves[n + i]), want, "{}", isa.name());
                 }
+                assert_eq!(halves[2 * n..], x[2 * n..]);
             }
-            rotate_row(Pairs::Halves, &x, &cos, &sin, &mut halves);
-            assert_eq!(halves[2 * n..], x[2 * n..]);
         }
     }
 
@@ -150,18 +191,24 @@ mod tests {
     fn products_are_rounded_before_the_sum() {
         let h = f16::from_f32;
         let (x, cos, sin) = ([h(1.001), h(0.333)], [h(0.877)], [h(0.4805)]);
-        let mut out = [f16::ZERO; 2];
-        rotate_row(Pairs::Halves, &x, &cos, &sin, &mut out);
+        let out = rotate(Isa::best(), Pairs::Halves, &x, &cos, &sin);
         assert_eq!(out[0], cos[0] * x[0] - sin[0] * x[1]);
         assert_eq!(out[1], sin[0] * x[0] + cos[0] * x[1]);
     }
 
     #[test]
     fn rows_share_the_tables() {
-        let x: Vec<f32> = (0..24).map(|i| i as f32).collect();
-        let (cos, sin) = ([1.0, 0.0], [0.0, 1.0]);
+        // Rows of four with a gap of two.
+        let data: Vec<f32> = (0..36).map(|i| (i % 6 + i / 6 * 4) as f32).collect();
+        let x = RowsOf {
+            data: &data,
+            stride: 6,
+            width: 4,
+        };
+        let (cos, sin) = (&[1.0, 0.0], &[0.0, 1.0]);
+        let tables = Tables { cos, sin, pairs: 1 };
         let mut out = vec![0.0; 24];
-        rotate_rows(Pairs::Halves, (&x, 4), (&cos, &sin, 1), &mut out);
+        rotate_rows(Pairs::Halves, x, tables, &mut out);
         assert_eq!(out[..8], [0.0, 1.0, 2.0, 3.0, -5.0, 4.0, 6.0, 7.0]);
         assert_eq!(out[20..], [-21.0, 20.0, 22.0, 23.0]);
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -168,9 +169,85 @@ pub struct Model {
     plan: Arc<Plan>,
     pool: Arc<Pool>,
     engine: EngineOptions,
+    words: Words,
+}
+
+/// What turns text into tokens and back.
+#[derive(Debug, Default)]
+struct Words {
     tokenizer: Option<Tokenizer>,
     template: Option<ChatTemplate>,
     stops: Vec<Token>,
+}
+
+impl Words {
+    /// Tokenizer, template and stop tokens from `tokenizer/`; nothing where it is not there.
+    fn of_folder(source: &DirectorySource, ids: &[u32]) -> Result<Self, Error> {
+        let Some(bytes) = optional(source, "tokenizer/tokenizer.json")? else {
+            return Ok(Self::default());
+        };
+        let tokenizer = Tokenizer::from_json(&bytes)?;
+        let config = optional_json(source, "tokenizer/tokenizer_config.json")?;
+        let generation = optional_json(source, "tokenizer/generation_config.json")?;
+        let template = ChatTemplate::read(source, "tokenizer", config.as_ref())?;
+        let sources = StopSources {
+            tokenizer_config: config.as_ref(),
+            generation_config: generation.as_ref(),
+            ids,
+        };
+        Ok(Self {
+            stops: stop_tokens(&tokenizer, sources),
+            tokenizer: Some(tokenizer),
+            template,
+        })
+    }
+
+    /// Tokenizer, templates and stop tokens from the metadata of a GGUF file; nothing where it has none.
+    fn of_gguf(file: &Gguf, path: &Path) -> Result<Self, Error> {
+        let vocabulary = file.tokenizer().map_err(|source| Error::Gguf {
+            path: path.into(),
+            source,
+        })?;
+        vocabulary.map_or_else(|| Ok(Self::default()), |v| Self::of_vocabulary(&v))
+    }
+
+    fn of_vocabulary(vocabulary: &GgufTokenizer) -> Result<Self, Error> {
+        let tokenizer = tokenizer::from_gguf(vocabulary)?;
+        let sources = StopSources {
+            ids: &vocabulary.stop_tokens(),
+            ..StopSources::default()
+        };
+        let stops = stop_tokens(&tokenizer, sources);
+        let mut template = vocabulary.chat_template.as_deref().map(ChatTemplate::new);
+        if let Some(template) = &mut template {
+            for (name, text) in &vocabulary.named_templates {
+                template.add(name, &**text);
+            }
+            for (name, id) in [("bos_token", vocabulary.bos), ("eos_token", vocabulary.eos)] {
+                if let Some(text) = id.and_then(|id| tokenizer.token(id)) {
+                    template.set_token(name, text);
+                }
+            }
+        }
+        Ok(Self {
+            tokenizer: Some(tokenizer),
+            template,
+            stops,
+        })
+    }
+}
+
+/// Does both at once: reading a tokenizer takes about as long as packing a small model's weights. The first error is `model`'s.
+fn beside<T: Send>(
+    words: impl FnOnce() -> Result<Words, Error> + Send,
+    model: impl FnOnce() -> Result<T, Error>,
+) -> Result<(T, Words), Error> {
+    std::thread::scope(|scope| {
+        let words = scope.spawn(words);
+        let model = model()?;
+        let words = words.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+        Ok((model, words))
+    })
 }
 
 impl Model {
@@ -190,18 +267,23 @@ impl Model {
     fn open_bundle(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
         let source = DirectorySource::new(path);
         let bundle = LanguageBundle::read(&source)?;
-        let module = read_aimodel(&path.join(&bundle.main))?;
-        let mut this = Self::plan(
-            module,
-            bundle.language.main_function(),
-            &bundle.model.name,
-            ModelSource::Bundle,
-            options,
+        let ids = &bundle.language.eos_token_ids;
+        let (mut this, words) = beside(
+            || Words::of_folder(&source, ids),
+            || {
+                Self::plan(
+                    read_aimodel(&path.join(&bundle.main))?,
+                    bundle.language.main_function(),
+                    &bundle.model.name,
+                    ModelSource::Bundle,
+                    options,
+                )
+            },
         )?;
+        this.words = words;
         this.limit(bundle.language.max_context_length, options);
         this.chunks(&bundle.language);
-        this.read_tokenizer(&source, &bundle.language.eos_token_ids)?;
-        if this.tokenizer.is_none() && !bundle.language.embedded_tokenizer {
+        if this.words.tokenizer.is_none() && !bundle.language.embedded_tokenizer {
             return Err(Error::Missing(format!(
                 "{}: the tokenizer is not in the bundle; put the tokenizer.json of {} into its tokenizer/ directory",
                 path.display(),
@@ -225,7 +307,7 @@ impl Model {
         this.limit(4096, options);
         // An asset inside a bundle's directory has the bundle's tokenizer beside it.
         if let Some(parent) = path.parent() {
-            this.read_tokenizer(&DirectorySource::new(parent), &[])?;
+            this.words = Words::of_folder(&DirectorySource::new(parent), &[])?;
         }
         Ok(this)
     }
@@ -242,39 +324,13 @@ impl Model {
         let name = path
             .file_stem()
             .map_or_else(String::new, |s| s.to_string_lossy().into_owned());
-        let mut this = Self::plan(model.module, "main", &name, ModelSource::Gguf, options)?;
+        let (mut this, words) = beside(
+            || Words::of_gguf(&file, path),
+            || Self::plan(model.module, "main", &name, ModelSource::Gguf, options),
+        )?;
+        this.words = words;
         this.limit(model.config.context, options);
-        let vocabulary = file.tokenizer().map_err(|source| Error::Gguf {
-            path: path.into(),
-            source,
-        })?;
-        if let Some(vocabulary) = vocabulary {
-            this.read_vocabulary(&vocabulary)?;
-        }
         Ok(this)
-    }
-
-    /// Tokenizer, templates and stop tokens from the metadata of a GGUF file.
-    fn read_vocabulary(&mut self, vocabulary: &GgufTokenizer) -> Result<(), Error> {
-        let tokenizer = tokenizer::from_gguf(vocabulary)?;
-        let sources = StopSources {
-            ids: &vocabulary.stop_tokens(),
-            ..StopSources::default()
-        };
-        self.stops = stop_tokens(&tokenizer, sources);
-        self.template = vocabulary.chat_template.as_deref().map(ChatTemplate::new);
-        if let Some(template) = &mut self.template {
-            for (name, text) in &vocabulary.named_templates {
-                template.add(name, &**text);
-            }
-            for (name, id) in [("bos_token", vocabulary.bos), ("eos_token", vocabulary.eos)] {
-                if let Some(text) = id.and_then(|id| tokenizer.token(id)) {
-                    template.set_token(name, text);
-                }
-            }
-        }
-        self.tokenizer = Some(tokenizer);
-        Ok(())
     }
 
     fn plan(
@@ -305,9 +361,7 @@ impl Model {
             plan: Arc::new(plan),
             pool,
             engine: EngineOptions::new(4096),
-            tokenizer: None,
-            template: None,
-            stops: Vec::new(),
+            words: Words::default(),
         })
     }
 
@@ -326,25 +380,6 @@ impl Model {
         if let Some(threshold) = language.prefill_chunk_threshold {
             self.engine.chunk_threshold = threshold;
         }
-    }
-
-    /// Tokenizer, template and stop tokens from `tokenizer/`; nothing where it is not there.
-    fn read_tokenizer(&mut self, source: &DirectorySource, ids: &[u32]) -> Result<(), Error> {
-        let Some(bytes) = optional(source, "tokenizer/tokenizer.json")? else {
-            return Ok(());
-        };
-        let tokenizer = Tokenizer::from_json(&bytes)?;
-        let config = optional_json(source, "tokenizer/tokenizer_config.json")?;
-        let generation = optional_json(source, "tokenizer/generation_config.json")?;
-        self.template = ChatTemplate::read(source, "tokenizer", config.as_ref())?;
-        let sources = StopSources {
-            tokenizer_config: config.as_ref(),
-            generation_config: generation.as_ref(),
-            ids,
-        };
-        self.stops = stop_tokens(&tokenizer, sources);
-        self.tokenizer = Some(tokenizer);
-        Ok(())
     }
 
     /// Its name.
@@ -379,7 +414,7 @@ impl Model {
 
     /// The tokenizer; an error where the model has none.
     pub fn tokenizer(&self) -> Result<&Tokenizer, Error> {
-        self.tokenizer.as_ref().ok_or_else(|| {
+        self.words.tokenizer.as_ref().ok_or_else(|| {
             Error::Missing(format!(
                 "{}: there is no tokenizer beside the model; put its tokenizer.json into a folder tokenizer/ there",
                 self.name
@@ -389,12 +424,12 @@ impl Model {
 
     /// The chat template, where there is one.
     pub fn template(&self) -> Option<&ChatTemplate> {
-        self.template.as_ref()
+        self.words.template.as_ref()
     }
 
     /// Tokens that end a turn.
     pub fn stop_tokens(&self) -> &[Token] {
-        &self.stops
+        &self.words.stops
     }
 
     /// The tokens of a conversation, by the chat template. Without one, the messages' texts joined by line breaks.
@@ -403,7 +438,7 @@ impl Model {
         messages: &[Message],
         options: &RenderOptions,
     ) -> Result<Vec<Token>, Error> {
-        match &self.template {
+        match &self.words.template {
             Some(template) => Ok(self
                 .tokenizer()?
                 .encode(&template.render(messages, options)?, false)?),

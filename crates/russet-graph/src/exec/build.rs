@@ -293,6 +293,7 @@ impl<'a> Assembly<'a> {
         let (slots, count) = assign_slots(&lowered);
         let uses = lowered.buffers.iter().zip(&slots);
         let uses = uses
+            .filter(|(_, slot)| **slot != usize::MAX)
             .map(|(b, &slot)| SlotUse {
                 slot,
                 dtype: b.dtype,
@@ -378,9 +379,12 @@ fn assign_slots(lowered: &Lowered) -> (Vec<usize>, usize) {
             live.push(b);
         }
     }
-    for slot in slot_of.iter_mut().filter(|s| **s == usize::MAX) {
-        *slot = count;
-        count += 1;
+    // What no step writes is only there because a step that was joined to another had it.
+    for (slot, buffer) in slot_of.iter_mut().zip(&lowered.buffers) {
+        if *slot == usize::MAX && buffer.last_use > 0 {
+            *slot = count;
+            count += 1;
+        }
     }
     (slot_of, count)
 }

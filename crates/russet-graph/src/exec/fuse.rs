@@ -123,6 +123,7 @@ impl Fusion {
             shape: vec![e.bytes],
         })?;
         let packed: Vec<_> = packed.into_iter().map(Arc::new).collect();
+        all.iter().for_each(|w| w.unload());
         for step in self.steps.iter_mut().flatten() {
             let What::Linear(weights) = &step.what else {
                 continue;

@@ -99,7 +99,7 @@ impl States {
                     state.name
                 ))
             })?;
-            this.buffers.push(AlignedBuf::with_len(bytes)?);
+            this.buffers.push(AlignedBuf::sparse(bytes)?);
             this.types.push((state.ty.dtype, shape));
         }
         Ok(this)

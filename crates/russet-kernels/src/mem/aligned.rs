@@ -56,7 +56,21 @@ impl AlignedBuf {
     /// [`OutOfMemory`] if the allocator refuses.
     pub fn with_len(len: usize) -> Result<Self, OutOfMemory> {
         let store = if len >= MAP_FROM {
-            map(len)?
+            map(len, true)?
+        } else {
+            heap(len)?
+        };
+        Ok(Self { store, len })
+    }
+
+    /// As [`Self::with_len`], for a large buffer of which little may ever be used: pages of the usual size, of which those never
+    /// written cost nothing.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if the allocator refuses.
+    pub fn sparse(len: usize) -> Result<Self, OutOfMemory> {
+        let store = if len >= MAP_FROM {
+            map(len, false)?
         } else {
             heap(len)?
         };
@@ -130,14 +144,20 @@ fn heap(len: usize) -> Result<Store, OutOfMemory> {
     Ok(Store::Heap(vec))
 }
 
-fn map(len: usize) -> Result<Store, OutOfMemory> {
+fn map(len: usize, huge: bool) -> Result<Store, OutOfMemory> {
     if isize::try_from(len).is_err() {
         return Err(OutOfMemory { bytes: len });
     }
     let map = MmapMut::map_anon(len).map_err(|_| OutOfMemory { bytes: len })?;
     // Advice only: a kernel without huge pages says no, and the mapping is as good as before.
     #[cfg(target_os = "linux")]
-    let _ = map.advise(memmap2::Advice::HugePage);
+    let _ = map.advise(if huge {
+        memmap2::Advice::HugePage
+    } else {
+        memmap2::Advice::NoHugePage
+    });
+    #[cfg(not(target_os = "linux"))]
+    let _ = huge;
     Ok(Store::Map(map))
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
 
 use memmap2::Mmap;
@@ -38,6 +38,20 @@ impl FileMap {
         let map = unsafe { Mmap::map(&file)? };
         Ok(Self(Some(map)))
     }
+
+    /// Gives the memory that holds `range` back to the system; the bytes are read from the file again when they are used.
+    pub(super) fn unload(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if let Some(map) = self.0.as_ref().filter(|m| range.end <= m.len()) {
+            let advice = memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: the map is of a file and never written, so what is dropped is the same when it is read again.
+            let advised = unsafe { map.unchecked_advise_range(advice, range.start, range.len()) };
+            // Advice only: without it the memory stays.
+            let _ = advised;
+        }
+        #[cfg(not(unix))]
+        let _ = range;
+    }
 }
 
 impl Deref for FileMap {
@@ -65,7 +79,10 @@ mod tests {
         for content in [&b""[..], b"weights"] {
             let path = dir.join("file");
             std::fs::write(&path, content).unwrap();
-            assert_eq!(&*FileMap::open(&path).unwrap(), content);
+            let map = FileMap::open(&path).unwrap();
+            assert_eq!(&*map, content);
+            map.unload(0..content.len());
+            assert_eq!(&*map, content, "read again");
         }
         assert!(FileMap::open(&dir).is_err());
         assert_eq!(

@@ -13,6 +13,8 @@ type Owner = Arc<dyn AsRef<[u8]> + Send + Sync>;
 #[derive(Clone)]
 pub struct SharedBytes {
     owner: Owner,
+    /// The owner, where it is a file map.
+    map: Option<Arc<FileMap>>,
     range: Range<usize>,
 }
 
@@ -20,7 +22,8 @@ impl SharedBytes {
     /// All the bytes of `owner`. The owner must give the same bytes each time it is asked.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
         let range = 0..(*owner).as_ref().len();
-        Self { owner, range }
+        let map = None;
+        Self { owner, map, range }
     }
 
     /// Owns `bytes`.
@@ -30,7 +33,18 @@ impl SharedBytes {
 
     /// Shares a file map.
     pub fn from_map(map: FileMap) -> Self {
-        Self::new(Arc::new(map))
+        let map = Arc::new(map);
+        Self {
+            map: Some(map.clone()),
+            ..Self::new(map)
+        }
+    }
+
+    /// Says that the bytes will hardly be used again: those of a file map need not stay in memory.
+    pub fn unload(&self) {
+        if let Some(map) = &self.map {
+            map.unload(self.range.clone());
+        }
     }
 
     /// The part `range` of this range; `None` if it does not lie inside.
@@ -39,6 +53,7 @@ impl SharedBytes {
         let start = self.range.start + range.start;
         Some(Self {
             owner: self.owner.clone(),
+            map: self.map.clone(),
             range: start..start + range.len(),
         })
     }

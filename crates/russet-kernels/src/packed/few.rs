@@ -1,4 +1,5 @@
-//! Products of few tokens: weights are taken apart where they lie, once for up to four tokens.
+//! Products of few tokens: weights are taken apart where they lie, once for up to four tokens. More tokens come in passes of
+//! which the cache holds the activations.
 //!
 //! Four signed bytes of activations are multiplied with four unsigned ones of weights at a time, so an activation is two numbers
 //! of 8 bits: `x = scale * (code + fine / 254)`. A start takes off what the weights' zero adds.
@@ -22,38 +23,72 @@ const FINER: f32 = 254.0;
 /// The tokens of a run, where there are as many.
 const RUN: usize = 4;
 
+/// Tokens of a pass.
+const PASS: usize = 128;
+
 /// `out = x W^T (+ add)` for every output.
 pub(super) fn multiply<X: Elem, Y: Elem>(
     isa: Isa,
     pool: &Pool,
     x: &[X],
-    zero: i32,
+    k: usize,
     outputs: &[Option<Output<'_, Y>>],
 ) {
-    let Some(k) = outputs.iter().flatten().map(|o| o.weights.k).next() else {
+    let Some(first) = outputs.iter().flatten().next() else {
         return;
     };
-    let words = &mut *scratch::words(x.len() / BLOCK * WORDS);
-    isa.run(Quantize { x, k, zero, words });
-    let words = &*words;
+    let zero = isa.run(LoadedZero(first.weights));
     let groups = outputs.iter().flatten().map(|o| o.weights.groups()).sum();
     let per = share(groups, GROUP * k, pool.threads());
-    pool.run(usize::div_ceil(groups, per), &|task| {
-        let mut at = task * per;
-        let end = groups.min(at + per);
-        while at < end {
-            let Some((output, first)) = locate(outputs, at, PackedRows::groups) else {
-                return;
-            };
-            let last = output.weights.groups().min(first + end - at);
-            isa.run(Groups {
-                output,
-                groups: (first, last),
-                words,
-            });
-            at += last - first;
+    let per_run = RUN * (k / BLOCK) * WORDS;
+    for (pass, x) in x.chunks(PASS * k).enumerate() {
+        let words = &mut *scratch::words(x.len() / BLOCK * WORDS);
+        pool.for_chunks_mut(words, per_run, &|i, words| {
+            let x = &x[i * RUN * k..];
+            isa.run(Quantize { x, k, zero, words });
+        });
+        let words = &*words;
+        pool.run(usize::div_ceil(groups, per), &|task| {
+            let tasks = (task * per, groups.min((task + 1) * per));
+            multiply_groups(isa, outputs, tasks, (words, pass * PASS));
+        });
+    }
+}
+
+/// Some of the groups of all outputs, times the tokens from `start` on.
+fn multiply_groups<Y: Elem>(
+    isa: Isa,
+    outputs: &[Option<Output<'_, Y>>],
+    (mut at, end): (usize, usize),
+    (words, start): (&[i32], usize),
+) {
+    while at < end {
+        let Some((output, first)) = locate(outputs, at, PackedRows::groups) else {
+            return;
+        };
+        let last = output.weights.groups().min(first + end - at);
+        isa.run(Groups {
+            output,
+            groups: (first, last),
+            words,
+            start,
+        });
+        at += last - first;
+    }
+}
+
+/// Asks for what stands for zero once codes are loaded.
+struct LoadedZero<'a>(&'a PackedRows);
+
+impl Kernel for LoadedZero<'_> {
+    type Out = i32;
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) -> i32 {
+        match self.0.bits {
+            Bits::Four => self.0.zero,
+            Bits::Eight => self.0.zero - S::BIAS,
         }
-    });
+    }
 }
 
 /// Quantises tokens into records. Tokens go in runs of four or one; a run's record of a block holds every token's codes, then
@@ -74,7 +109,8 @@ impl<X: Elem> Kernel for Quantize<'_, X> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let (blocks, tokens) = (self.k / BLOCK, self.x.len() / self.k);
+        let blocks = self.k / BLOCK;
+        let tokens = self.words.len() / (blocks * WORDS);
         let mut first = 0;
         while first < tokens {
             let run = run_of(tokens - first);
@@ -117,9 +153,8 @@ fn quantize_block<S: Simd, X: Elem>(
             let code = s.round_int(rest);
             rest = s.mul(s.sub(rest, code), s.splat(FINER));
             sums[term] = s.add(sums[term], code);
-            let first = (term * run + token) * CODES;
-            let codes = bytes_of_mut(&mut words[first..first + CODES]);
-            s.store_i8(code, &mut codes[at..]);
+            let place = term * run * CODES + S::place(token, run, at / 4);
+            s.store_i8(code, bytes_of_mut(&mut words[place..]));
             term += 1;
         }
         at += S::LANES;
@@ -145,11 +180,12 @@ pub(super) fn largest<S: Simd, X: Elem>(s: S, x: &[X]) -> f32 {
     s.max_lane(largest)
 }
 
-/// Groups of rows of one output times all tokens.
+/// Groups of rows of one output times the tokens of a pass, which are `start..` of the result.
 struct Groups<'a, Y> {
     output: &'a Output<'a, Y>,
     groups: (usize, usize),
     words: &'a [i32],
+    start: usize,
 }
 
 impl<Y: Elem> Kernel for Groups<'_, Y> {
@@ -171,51 +207,52 @@ impl<Y: Elem> Kernel for Groups<'_, Y> {
 }
 
 impl<Y: Elem> Groups<'_, Y> {
+    /// Every group in turn: its codes stay near while the tokens pass by.
     #[inline(always)]
     fn groups<S: Simd, P: Elem, const EIGHT: bool, const OFFSETS: bool>(&self, s: S) {
         let words = self.output.weights.blocks() * WORDS;
         let tokens = self.words.len() / words;
-        let mut first = 0;
-        while first < tokens {
-            let run = run_of(tokens - first);
-            let x = &self.words[first * words..(first + run) * words];
-            if run == RUN {
-                self.run_of::<S, P, RUN, EIGHT, OFFSETS>(s, x, first);
-            } else {
-                self.run_of::<S, P, 1, EIGHT, OFFSETS>(s, x, first);
+        let mut group = self.groups.0;
+        while group < self.groups.1 {
+            let mut first = 0;
+            while first < tokens {
+                let run = run_of(tokens - first);
+                let x = &self.words[first * words..(first + run) * words];
+                if run == RUN {
+                    self.run_of::<S, P, RUN, EIGHT, OFFSETS>(s, x, first, group);
+                } else {
+                    self.run_of::<S, P, 1, EIGHT, OFFSETS>(s, x, first, group);
+                }
+                first += run;
             }
-            first += run;
+            group += 1;
         }
     }
 
-    /// Every group times `T` tokens from `first` on, whose records are `x`.
+    /// A group times `T` tokens from `first` of the pass on, whose records are `x`.
     #[inline(always)]
     fn run_of<S: Simd, P: Elem, const T: usize, const EIGHT: bool, const OFFSETS: bool>(
         &self,
         s: S,
         x: &[i32],
         first: usize,
+        group: usize,
     ) {
         let (w, blocks) = (self.output.weights, self.output.weights.blocks());
         let bits = if EIGHT { Bits::Eight } else { Bits::Four };
         let (chunk, record) = (bits.chunk(), record(OFFSETS));
-        let (codes, params) = (w.codes(), w.params::<P>());
-        let mut group = self.groups.0;
-        while group < self.groups.1 {
-            let codes = &codes[group * blocks * chunk..(group + 1) * blocks * chunk];
-            let params = &params[group * blocks * record..(group + 1) * blocks * record];
-            let mut lane = 0;
-            while lane < GROUP {
-                let sums = lanes::<S, P, T, EIGHT, OFFSETS>(s, (codes, params), x, lane);
-                let mut t = 0;
-                while t < T {
-                    let row = group * GROUP + lane;
-                    self.output.write(s, sums[t], first + t, row);
-                    t += 1;
-                }
-                lane += S::LANES;
+        let codes = &w.codes()[group * blocks * chunk..(group + 1) * blocks * chunk];
+        let params = &w.params::<P>()[group * blocks * record..(group + 1) * blocks * record];
+        let mut lane = 0;
+        while lane < GROUP {
+            let sums = lanes::<S, P, T, EIGHT, OFFSETS>(s, (codes, params), x, lane);
+            let mut t = 0;
+            while t < T {
+                let row = group * GROUP + lane;
+                self.output.write(s, sums[t], self.start + first + t, row);
+                t += 1;
             }
-            group += 1;
+            lane += S::LANES;
         }
     }
 }
@@ -237,9 +274,10 @@ fn lanes<S: Simd, P: Elem, const T: usize, const EIGHT: bool, const OFFSETS: boo
         let params = &params[block * record..(block + 1) * record];
         let x = &x[block * T * WORDS..(block + 1) * T * WORDS];
         let weights = load_codes::<S, EIGHT>(s, codes, lane);
-        let coarse = dots::<S, T, EIGHT>(s, &weights, &x[..T * CODES], &x[2 * T * CODES + T..]);
+        let starts = &x[2 * T * CODES + T..];
+        let coarse: [S::I; T] = s.dot_tokens::<EIGHT, T>(starts, &weights, &x[..T * CODES]);
         let fine = &x[T * CODES..2 * T * CODES];
-        let fine = dots::<S, T, EIGHT>(s, &weights, fine, &x[2 * T * CODES + 2 * T..]);
+        let fine: [S::I; T] = s.dot_tokens::<EIGHT, T>(&starts[T..], &weights, fine);
         let scale = P::load(s, &params[lane..]);
         let mut t = 0;
         while t < T {
@@ -261,26 +299,6 @@ fn lanes<S: Simd, P: Elem, const T: usize, const EIGHT: bool, const OFFSETS: boo
     sums
 }
 
-/// The integer products of a block's codes with one number of `T` tokens.
-#[inline(always)]
-fn dots<S: Simd, const T: usize, const EIGHT: bool>(
-    s: S,
-    weights: &[S::I; CODES],
-    x: &[i32],
-    starts: &[i32],
-) -> [S::I; T] {
-    let mut dots = [s.ints(0); T];
-    for t in 0..T {
-        dots[t] = s.ints(starts[t]);
-    }
-    for c in 0..CODES {
-        for t in 0..T {
-            dots[t] = s.dot4::<EIGHT>(dots[t], weights[c], x[t * CODES + c]);
-        }
-    }
-    dots
-}
-
 #[inline(always)]
 pub(super) fn float(word: i32) -> f32 {
     f32::from_bits(word.cast_unsigned())
@@ -292,11 +310,11 @@ fn load_codes<S: Simd, const EIGHT: bool>(s: S, codes: &[u8], lane: usize) -> [S
     let mut w = [s.ints(0); CODES];
     let mut c = 0;
     while c < CODES / 2 {
-        let v = s.load_ints(&codes[4 * (GROUP * c + lane)..]);
         if EIGHT {
-            w[c] = v;
-            w[c + 4] = s.load_ints(&codes[4 * (GROUP * (c + 4) + lane)..]);
+            w[c] = s.load_wide(&codes[4 * (GROUP * c + lane)..]);
+            w[c + 4] = s.load_wide(&codes[4 * (GROUP * (c + 4) + lane)..]);
         } else {
+            let v = s.load_ints(&codes[4 * (GROUP * c + lane)..]);
             w[c] = s.low_nibbles(v);
             w[c + 4] = s.high_nibbles(v);
         }

@@ -22,8 +22,8 @@ const PAIRS: usize = BLOCK / 2;
 const WORDS: usize = PAIRS + 2;
 /// Registers of rows.
 const REGISTERS: usize = 2;
-/// Tokens per pass: bounds the working memory and keeps the activations in the cache.
-const PASS: usize = 512;
+/// Words of activations per pass: they stay in a core's second cache while every strip passes over them.
+const PASS: usize = 1 << 18;
 
 /// Rows of a strip.
 #[inline(always)]
@@ -61,8 +61,9 @@ pub(super) fn multiply<X: Elem, Y: Elem>(
     let total = outputs.iter().flatten().map(|o| units(o.weights)).sum();
     let per = share(total, strip * k, pool.threads());
     let per_tile = tile * (k / BLOCK) * WORDS;
-    for (pass, x) in x.chunks(PASS * k).enumerate() {
-        let count = x.len() / k;
+    let pass = (PASS / per_tile).max(1) * tile;
+    for (i, x) in x.chunks(pass * k).enumerate() {
+        let (start, count) = (i * pass, x.len() / k);
         let words = &mut *scratch::words(count.div_ceil(tile) * per_tile);
         pool.for_chunks_mut(words, per_tile, &|i, words| {
             let x = &x[i * tile * k..x.len().min((i + 1) * tile * k)];
@@ -78,7 +79,7 @@ pub(super) fn multiply<X: Elem, Y: Elem>(
                     output,
                     row: unit * strip,
                     words,
-                    tokens: (pass * PASS, count),
+                    tokens: (start, count),
                 });
             }
         });

@@ -257,15 +257,21 @@ impl BlockSource for BlockRows<'_> {
         let (first, raise) = (row * self.k + block * BLOCK, self.raise());
         if self.code.per_byte() == 2 {
             let bytes = &self.data[first / 2..first / 2 + BLOCK / 2];
-            for (pair, byte) in codes.chunks_exact_mut(2).zip(bytes) {
-                pair.copy_from_slice(&[byte & 15 ^ raise, byte >> 4 ^ raise]);
+            for i in 0..BLOCK / 2 {
+                codes[2 * i] = bytes[i] & 15 ^ raise;
+                codes[2 * i + 1] = bytes[i] >> 4 ^ raise;
             }
         } else {
             for (code, byte) in codes.iter_mut().zip(&self.data[first..]) {
                 *code = byte ^ raise;
             }
         }
-        let at = row * self.blocks() + block * BLOCK / self.block;
+        // Divisions would take as long as all the rest.
+        let at = if self.block == BLOCK {
+            row * (self.k / BLOCK) + block
+        } else {
+            row * self.blocks() + block * BLOCK / self.block
+        };
         let scale = self.scales.get(at);
         let zero = self.zeros.map_or(0.0, |z| self.code.get(z, at));
         let shift = self.shifts.map_or(0.0, |s| s.get(at));

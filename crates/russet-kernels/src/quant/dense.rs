@@ -3,7 +3,9 @@
 use super::RowFormat;
 use crate::elem::{Elem, Rounding};
 use crate::isa::Isa;
-use crate::simd::{Kernel, Simd, pieces};
+use crate::simd::{Kernel, Simd};
+
+use half::{bf16, f16};
 
 /// A matrix of plain numbers.
 #[derive(Clone, Copy, Debug)]
@@ -70,9 +72,12 @@ impl<T: Elem> Kernel for Widen<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        for (i, len) in pieces(self.x.len(), S::LANES) {
+        let mut i = 0;
+        while i < self.x.len() {
+            let len = S::LANES.min(self.x.len() - i);
             let v = self.rounding.apply(s, T::load_part(s, &self.x[i..], len));
             f32::store_part(s, v, &mut self.out[i..], len);
+            i += S::LANES;
         }
     }
 }
@@ -88,33 +93,71 @@ impl<T: Elem> Kernel for DotRows<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        for (row, y) in self.rows.chunks_exact(self.x.len().max(1)).zip(self.out) {
-            *y = dot_body(s, row, self.x, self.rounding);
+        match self.rounding {
+            Rounding::F32 => self.rows::<S, f32>(s),
+            Rounding::F16 => self.rows::<S, f16>(s),
+            Rounding::Bf16 => self.rows::<S, bf16>(s),
         }
     }
 }
 
-/// The sum of w * x, on four accumulators.
-#[inline(always)]
-pub(crate) fn dot_body<S: Simd, T: Elem>(s: S, w: &[T], x: &[f32], rounding: Rounding) -> f32 {
-    let zero = s.splat(0.0);
-    let mut sums = [zero; 4];
-    let (w4, w1) = w.split_at(w.len() - w.len() % (4 * S::LANES));
-    let (x4, x1) = x.split_at(w4.len());
-    for (w, x) in w4
-        .chunks_exact(4 * S::LANES)
-        .zip(x4.chunks_exact(4 * S::LANES))
-    {
-        for (i, sum) in sums.iter_mut().enumerate() {
-            let v = rounding.apply(s, T::load(s, &w[i * S::LANES..]));
-            *sum = s.fma(v, s.load(&x[i * S::LANES..]), *sum);
+impl<T: Elem> DotRows<'_, T> {
+    /// Four rows at a time, then the rest; weights are rounded to `R`.
+    #[inline(always)]
+    fn rows<S: Simd, R: Elem>(self, s: S) {
+        let (k, n) = (self.x.len(), self.out.len());
+        let mut row = 0;
+        while row < n {
+            let rows = &self.rows[row * k..];
+            if n - row >= 4 {
+                let sums = dots::<S, T, R, 4>(s, rows, self.x);
+                self.out[row..row + 4].copy_from_slice(&s.sum4(sums));
+                row += 4;
+            } else {
+                self.out[row] = s.sum(dots::<S, T, R, 1>(s, rows, self.x)[0]);
+                row += 1;
+            }
         }
     }
-    for (i, len) in pieces(w1.len(), S::LANES) {
-        let v = rounding.apply(s, T::load_part(s, &w1[i..], len));
-        sums[0] = s.fma(v, f32::load_part(s, &x1[i..], len), sums[0]);
+}
+
+/// The sums, lane by lane, of `N` rows of weights times x; each on two accumulators, as sums of one wait for each other.
+#[inline(always)]
+pub(crate) fn dots<S: Simd, T: Elem, R: Elem, const N: usize>(
+    s: S,
+    w: &[T],
+    x: &[f32],
+) -> [S::V; N] {
+    let k = x.len();
+    let mut sums = [[s.splat(0.0); 2]; N];
+    let mut i = 0;
+    while i + 2 * S::LANES <= k {
+        let mut half = 0;
+        while half < 2 {
+            let at = i + half * S::LANES;
+            let x = s.load(&x[at..]);
+            for r in 0..N {
+                let v = R::round(s, T::load(s, &w[r * k + at..]));
+                sums[r][half] = s.fma(v, x, sums[r][half]);
+            }
+            half += 1;
+        }
+        i += 2 * S::LANES;
     }
-    s.sum(s.add(s.add(sums[0], sums[1]), s.add(sums[2], sums[3])))
+    while i < k {
+        let len = S::LANES.min(k - i);
+        let x = f32::load_part(s, &x[i..], len);
+        for r in 0..N {
+            let v = R::round(s, T::load_part(s, &w[r * k + i..], len));
+            sums[r][0] = s.fma(v, x, sums[r][0]);
+        }
+        i += S::LANES;
+    }
+    let mut total = [s.splat(0.0); N];
+    for r in 0..N {
+        total[r] = s.add(sums[r][0], sums[r][1]);
+    }
+    total
 }
 
 struct Dot<'a>(&'a [f32], &'a [f32]);
@@ -123,7 +166,7 @@ impl Kernel for Dot<'_> {
     type Out = f32;
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f32 {
-        dot_body(s, self.0, self.1, Rounding::F32)
+        s.sum(dots::<S, f32, f32, 1>(s, self.0, self.1)[0])
     }
 }
 
@@ -136,7 +179,6 @@ pub(super) fn dot(isa: Isa, a: &[f32], b: &[f32]) -> f32 {
 mod tests {
     use super::*;
     use crate::testing::{Random, close};
-    use half::{bf16, f16};
 
     fn check<T: Elem>(rounding: Rounding) {
         let mut random = Random::new(1);

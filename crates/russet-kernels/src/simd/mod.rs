@@ -5,7 +5,13 @@
 //! must be `#[inline(always)]`, or it falls out of that function and is compiled for the baseline.
 
 mod math;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 mod portable;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod registers;
+#[cfg(test)]
+mod tests;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
 
@@ -42,6 +48,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const TILE_ROWS: usize;
     /// Tokens of the integer micro-kernel's register tile: 6 or 3.
     const TILE_TOKENS: usize;
+    /// Up to this many tokens products of packed weights are products of bytes; more are products of words of 16 bits.
+    const FEW: usize;
+    /// Whether [`Simd::dot2`] is at least as fast, per product, as [`Simd::fma`].
+    const FAST_WORDS: bool;
+    /// What [`Simd::load_wide`] takes from each byte: 128 where products are of signed bytes, else zero.
+    const BIAS: i32;
 
     /// Runs `kernel` in a function compiled for this instruction set.
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Out;
@@ -123,13 +135,41 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn ints(self, x: i32) -> Self::I;
     /// Loads `4 LANES` bytes.
     fn load_ints(self, x: &[u8]) -> Self::I;
+    /// Loads `4 LANES` unsigned bytes for products, less [`Simd::BIAS`] each.
+    fn load_wide(self, x: &[u8]) -> Self::I;
     /// The low nibble of every byte.
     fn low_nibbles(self, v: Self::I) -> Self::I;
     /// The high nibble of every byte.
     fn high_nibbles(self, v: Self::I) -> Self::I;
-    /// `sum` plus, in each lane, the product of four unsigned bytes of `a` with the four signed bytes of `b`. Unless
-    /// `WIDE`, the unsigned bytes are below 128. The signed ones are above -128.
+    /// `sum` plus, in each lane, the product of four bytes of `a` with the four signed bytes of `b`. The bytes of `a` are
+    /// from 0 to 127, or if `WIDE` what [`Simd::load_wide`] has loaded; those of `b` are above -128. Exact everywhere.
     fn dot4<const WIDE: bool>(self, sum: Self::I, a: Self::I, b: i32) -> Self::I;
+    /// Products of the eight registers of a block's codes with the activations of a run of `N` tokens, one or an even number, each
+    /// from its start: [`Simd::dot4`] with each of a token's eight words in turn. `x` holds the words where [`Simd::place`] says.
+    #[inline(always)]
+    fn dot_tokens<const WIDE: bool, const N: usize>(
+        self,
+        starts: &[i32],
+        codes: &[Self::I; 8],
+        x: &[i32],
+    ) -> [Self::I; N] {
+        let mut dots = [self.ints(0); N];
+        for i in 0..N {
+            dots[i] = self.ints(starts[i]);
+        }
+        for c in 0..8 {
+            for i in 0..N {
+                dots[i] = self.dot4::<WIDE>(dots[i], codes[c], x[i * 8 + c]);
+            }
+        }
+        dots
+    }
+    /// Where word `c` of a token lies among the words of a run of `run` tokens: token by token, unless the instruction set has
+    /// other wishes. A store of `LANES` bytes fills words that are side by side.
+    #[inline(always)]
+    fn place(token: usize, _run: usize, c: usize) -> usize {
+        token * 8 + c
+    }
     /// To f32.
     fn to_float(self, v: Self::I) -> Self::V;
     /// The bits as f32.
@@ -142,6 +182,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn odd_bytes(self, v: Self::I) -> Self::I;
     /// a - b in words of 16 bits.
     fn sub_words(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Integral values from 0 to 32,767 as words: `low` in the low, `high` in the high word of each lane.
+    fn join_words(self, low: Self::V, high: Self::V) -> Self::I;
     /// `sum` plus, in each lane, the product of two signed words of `a` with those of `b`. No word is -32,768.
     fn dot2(self, sum: Self::I, a: Self::I, b: i32) -> Self::I;
     /// Stores integral values of 16 bits as words, the second and the third of every four exchanged: the order of

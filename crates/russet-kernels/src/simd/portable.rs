@@ -62,6 +62,9 @@ impl Simd for Portable {
     const LANES: usize = N;
     const TILE_ROWS: usize = 4;
     const TILE_TOKENS: usize = 3;
+    const FEW: usize = 8;
+    const FAST_WORDS: bool = true;
+    const BIAS: i32 = 0;
 
     #[inline]
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Out {
@@ -189,6 +192,10 @@ impl Simd for Portable {
         [lane(0), lane(1), lane(2), lane(3)]
     }
     #[inline(always)]
+    fn load_wide(self, x: &[u8]) -> Self::I {
+        self.load_ints(x)
+    }
+    #[inline(always)]
     fn low_nibbles(self, v: Self::I) -> Self::I {
         v.map(|x| x & 0x0f0f_0f0f)
     }
@@ -249,6 +256,16 @@ impl Simd for Portable {
             sub(a[1], b[1]),
             sub(a[2], b[2]),
             sub(a[3], b[3]),
+        ]
+    }
+    #[inline(always)]
+    fn join_words(self, low: Self::V, high: Self::V) -> Self::I {
+        let join = |low: f32, high: f32| low as i32 | (high as i32) << 16;
+        [
+            join(low[0], high[0]),
+            join(low[1], high[1]),
+            join(low[2], high[2]),
+            join(low[3], high[3]),
         ]
     }
     #[inline(always)]

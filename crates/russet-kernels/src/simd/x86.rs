@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
+use super::registers::{loads, on_registers, stores};
 use super::{Kernel, Simd};
 
 /// AVX2 with FMA and F16C.
@@ -35,41 +36,6 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512vnni");
         has.then_some(Self(()))
     }
-}
-
-/// Methods that are one expression of intrinsics on registers.
-macro_rules! on_registers {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $body:expr;)*) => {$(
-        #[inline(always)]
-        fn $name(self, $($arg: $type),*) -> $out {
-            // SAFETY: `self` exists only where `detect` found the instructions; no memory is touched.
-            unsafe { $body }
-        }
-    )*};
-}
-
-/// Loads: the first `$n` elements of `$x` through `$p`.
-macro_rules! loads {
-    ($n:literal; $($name:ident($type:ty, $p:ident) -> $out:ty = $body:expr;)*) => {$(
-        #[inline(always)]
-        fn $name(self, x: &[$type]) -> $out {
-            let $p = x[..$n].as_ptr();
-            // SAFETY: `self` exists only where `detect` found the instructions; `$n` elements are readable at `$p`.
-            unsafe { $body }
-        }
-    )*};
-}
-
-/// Stores: `$n` elements of register `$v` through `$p`.
-macro_rules! stores {
-    ($n:literal, $reg:ty; $($name:ident($type:ty, $v:ident, $p:ident) = $body:expr;)*) => {$(
-        #[inline(always)]
-        fn $name(self, $v: $reg, out: &mut [$type]) {
-            let $p = out[..$n].as_mut_ptr();
-            // SAFETY: `self` exists only where `detect` found the instructions; `$n` elements are writable at `$p`.
-            unsafe { $body }
-        }
-    )*};
 }
 
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
@@ -214,6 +180,9 @@ impl Simd for Avx2 {
     const LANES: usize = 8;
     const TILE_ROWS: usize = 6;
     const TILE_TOKENS: usize = 3;
+    const FEW: usize = 8;
+    const FAST_WORDS: bool = true;
+    const BIAS: i32 = 0;
 
     #[inline]
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Out {
@@ -227,6 +196,7 @@ impl Simd for Avx2 {
 
     loads! { 32;
         load_ints(u8, p) -> __m256i = _mm256_loadu_si256(p.cast());
+        load_wide(u8, p) -> __m256i = _mm256_loadu_si256(p.cast());
     }
     loads! { 8;
         load(f32, p) -> __m256 = _mm256_loadu_ps(p);
@@ -291,6 +261,8 @@ impl Simd for Avx2 {
         even_bytes(v: __m256i) -> __m256i = _mm256_and_si256(v, _mm256_set1_epi16(255));
         odd_bytes(v: __m256i) -> __m256i = _mm256_srli_epi16::<8>(v);
         sub_words(a: __m256i, b: __m256i) -> __m256i = _mm256_sub_epi16(a, b);
+        join_words(low: __m256, high: __m256) -> __m256i = _mm256_or_si256(
+            _mm256_cvtps_epi32(low), _mm256_slli_epi32::<16>(_mm256_cvtps_epi32(high)));
         dot2(sum: __m256i, a: __m256i, b: i32) -> __m256i =
             _mm256_add_epi32(sum, _mm256_madd_epi16(a, _mm256_set1_epi32(b)));
     }
@@ -325,6 +297,9 @@ impl Simd for Avx512 {
     const LANES: usize = 16;
     const TILE_ROWS: usize = 12;
     const TILE_TOKENS: usize = 6;
+    const FEW: usize = 8;
+    const FAST_WORDS: bool = true;
+    const BIAS: i32 = 0;
 
     #[inline]
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Out {
@@ -338,6 +313,7 @@ impl Simd for Avx512 {
 
     loads! { 64;
         load_ints(u8, p) -> __m512i = _mm512_loadu_si512(p.cast());
+        load_wide(u8, p) -> __m512i = _mm512_loadu_si512(p.cast());
     }
     loads! { 16;
         load(f32, p) -> __m512 = _mm512_loadu_ps(p);
@@ -396,7 +372,10 @@ impl Simd for Avx512 {
         even_bytes(v: __m512i) -> __m512i = _mm512_and_si512(v, _mm512_set1_epi16(255));
         odd_bytes(v: __m512i) -> __m512i = _mm512_srli_epi16::<8>(v);
         sub_words(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi16(a, b);
-        dot2(sum: __m512i, a: __m512i, b: i32) -> __m512i = _mm512_dpwssd_epi32(sum, a, _mm512_set1_epi32(b));
+        join_words(low: __m512, high: __m512) -> __m512i = _mm512_or_si512(
+            _mm512_cvtps_epi32(low), _mm512_slli_epi32::<16>(_mm512_cvtps_epi32(high)));
+        // The saturating form, though no sum is that large: the optimiser takes the other apart where it sees a chain.
+        dot2(sum: __m512i, a: __m512i, b: i32) -> __m512i = _mm512_dpwssds_epi32(sum, a, _mm512_set1_epi32(b));
     }
     #[inline(always)]
     fn dot4<const WIDE: bool>(self, sum: __m512i, a: __m512i, b: i32) -> __m512i {

@@ -13,7 +13,8 @@ What becomes of every operation that an `.aimodel` can hold, made from the table
 (`crates/russet-formats/src/aimodel/lower/names.rs`) and the op table (`UPDATE_DOCS=1 cargo test -p russet-formats --lib coverage`
 renews this page). *Graph* is the operation it is read as; its meaning is in the file of that name in
 `crates/russet-graph/src/ops`, in one line in `docs/ops.md`. *Examples* says on how many inputs of the op table the reference, the
-inferred type and the planned run are compared with each other; `fixtures/ops` holds what the Core AI runtime computes.
+inferred type and the planned run are compared with each other; what has none there has small programs in `exec/programs.rs`.
+`fixtures/ops` holds what the Core AI runtime computes.
 ";
 
 const TAIL: &str = "

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use russet_kernels::attention::{Attention, Heads, HeadsMut, attention};
 use russet_kernels::elem::Elem;
 use russet_kernels::norm::rms_norm;
-use russet_kernels::rope::{Pairs, rotate_rows};
+use russet_kernels::rope::{Pairs, RowsOf, Tables, rotate_rows};
 use russet_kernels::scratch;
 
 use super::{Cx, Kernel, PARALLEL, Touched, Work};
@@ -141,36 +141,48 @@ impl Kernel for Rotate {
     }
 }
 
+/// The rows of a table for head `head` of `rows` rows: one a row, or one for all.
+fn table<'a, T: Elem>(view: &View<'a>, rows: usize, head: usize) -> &'a [T] {
+    let g = &view.geometry;
+    let shared = g.strides[g.rank - 2] == 0;
+    let rows_held = if shared { rows.min(1) } else { rows };
+    let from = g.row_offset(head * rows);
+    &typed::<T>(view.data)[from..from + rows_held * g.rows().0]
+}
+
 fn rotate<T: Elem>(interleaved: bool, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
     let [x, cos, sin] = [0, 1, 2].map(|i| cx.inputs[i]);
-    for view in [&x, &cos, &sin] {
-        let (width, stride, _) = view.geometry.rows();
-        if stride != 1 && width > 1 {
-            return Err(OpError::Unknown("rows without gaps"));
-        }
-    }
     let (width, pairs) = (x.geometry.rows().0, cos.geometry.rows().0);
+    let (rank, rows) = (x.geometry.rank, x.shape()[x.geometry.rank - 2]);
+    let step = |v: &View<'_>| v.geometry.strides[rank - 2];
+    let gaps = [&x, &cos, &sin].iter().any(|v| {
+        let (width, stride, _) = v.geometry.rows();
+        stride != 1 && width > 1
+    });
+    if gaps || (rows > 1 && (step(&cos) != step(&sin) || ![0, pairs].contains(&step(&cos)))) {
+        return Err(OpError::Unknown("rows without gaps"));
+    }
     let pairing = if interleaved {
         Pairs::Interleaved
     } else {
         Pairs::Halves
     };
-    let [data, cosines, sines] = [&x, &cos, &sin].map(|v| typed::<T>(v.data));
+    let data = typed::<T>(x.data);
     let out = typed_mut::<T>(cx.outputs[0].bytes());
-    let rows = x.geometry.shape[x.geometry.rank - 2];
     let head = (rows * width).max(1);
     let one = |h: usize, out: &mut [T]| {
-        for (i, out) in out.chunks_exact_mut(width.max(1)).enumerate() {
-            let row = h * rows + i;
-            let from = x.geometry.row_offset(row);
-            let (c, s) = (cos.geometry.row_offset(row), sin.geometry.row_offset(row));
-            rotate_rows(
-                pairing,
-                (&data[from..from + width], width),
-                (&cosines[c..c + pairs], &sines[s..s + pairs], pairs),
-                out,
-            );
-        }
+        let from = x.geometry.row_offset(h * rows);
+        let tables = Tables {
+            cos: table(&cos, rows, h),
+            sin: table(&sin, rows, h),
+            pairs,
+        };
+        let x = RowsOf {
+            data: &data[from..],
+            stride: x.geometry.strides[rank - 2],
+            width,
+        };
+        rotate_rows(pairing, x, tables, out);
     };
     if out.len() >= PARALLEL {
         cx.pool.for_chunks_mut(out, head, &one);

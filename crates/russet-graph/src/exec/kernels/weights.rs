@@ -175,6 +175,15 @@ impl Weights {
         this.with(|_| ()).map(|()| this)
     }
 
+    /// Says that the stored bytes have been packed and will hardly be read again.
+    pub(crate) fn unload(&self) {
+        match &self.format {
+            Format::Dense(_, data) | Format::Codes { data, .. } | Format::Blocks(_, data) => {
+                data.unload();
+            }
+        }
+    }
+
     /// The matrix as a source for packing; `None` where its format is read as it is.
     pub(crate) fn source(&self) -> Option<Box<dyn BlockSource + '_>> {
         if !self.k.is_multiple_of(packed::BLOCK) || self.k == 0 {

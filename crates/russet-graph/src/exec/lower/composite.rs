@@ -242,7 +242,7 @@ impl Lowering<'_> {
         let given = |part| op.parts.place(part).map(|at| node.inputs[at]);
         let tables = if let [Some(cos), Some(sin)] = [Part::Cos, Part::Sin].map(given) {
             let tables = [self.view(cos)?, self.view(sin)?];
-            tables.map(|t| self.in_rows(t))
+            self.given_tables(tables, &full)?
         } else {
             let parts = [Part::Positions, Part::Offset, Part::Frequencies].map(given);
             let given: Vec<ValueId> = parts.into_iter().flatten().collect();
@@ -259,6 +259,21 @@ impl Lowering<'_> {
             interleaved: op.interleaved,
         };
         self.emit_for(node.outputs[0], "rope", kernel, inputs)
+    }
+
+    /// Tables of the caller without gaps, both in one shape.
+    fn given_tables(&mut self, tables: [ViewDraft; 2], full: &[Dim]) -> Lower<[ViewDraft; 2]> {
+        let alike = tables[0].layout.shape == tables[1].layout.shape;
+        let mut own = tables.map(|t| self.contiguous(t));
+        for table in own.iter_mut().filter(|_| !alike) {
+            let layout = table.layout.broadcast(full);
+            let layout = layout.ok_or(OpError::Unknown("a broadcast"))?;
+            *table = self.copied(&ViewDraft {
+                layout,
+                ..table.clone()
+            });
+        }
+        Ok(own)
     }
 
     /// The shape of the tables for rows of shape `full`: one for all of the batch, unless they differ by what is `given`.
