@@ -44,6 +44,10 @@ type Feature = (&'static str, fn() -> bool);
 macro_rules! features {
     ($($name:tt),*) => { &[$(($name, || is_x86_feature_detected!($name))),*] };
 }
+#[cfg(target_arch = "aarch64")]
+macro_rules! features {
+    ($($name:tt),*) => { &[$(($name, || std::arch::is_aarch64_feature_detected!($name))),*] };
+}
 
 /// A variant of the kernels: name, lanes of f32, features it needs.
 type Compiled = (&'static str, usize, &'static [Feature]);
@@ -67,13 +71,22 @@ const COMPILED: &[Compiled] = &[
     ("avx2", 8, features!("avx2", "fma", "f16c")),
     ("portable", 4, &[]),
 ];
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+const COMPILED: &[Compiled] = &[
+    ("neon-i8mm", 4, features!("neon", "dotprod", "i8mm")),
+    ("neon-dotprod", 4, features!("neon", "dotprod")),
+    ("neon", 4, features!("neon")),
+    ("portable", 4, &[]),
+];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const COMPILED: &[Compiled] = &[("portable", 4, &[])];
 
 /// Features that no variant uses, though they are for work of this kind.
 #[cfg(target_arch = "x86_64")]
 const MORE: &[Feature] = features!("avxvnni", "avx512vbmi", "avx512bf16", "avx512fp16");
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+const MORE: &[Feature] = features!("fp16", "bf16", "sve", "sve2");
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const MORE: &[Feature] = &[];
 
 /// A variant of the kernels.

@@ -18,13 +18,13 @@ fn sum(steps: &[Value], key: &str) -> f64 {
 fn a_plan_is_one_table_with_its_layers_folded() {
     let text = stdout(&russet(&[
         &"inspect",
-        &fixture(MODEL),
+        &fixture("lm/gemma3"),
         &"--plan",
         &"--threads",
         &"1",
     ]));
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].ends_with("qwen3-4bit"), "{text}");
+    assert!(lines[0].ends_with("gemma3"), "{text}");
     assert!(
         lines[1].contains("function main, fast precision")
             && lines[1].contains("1 thread; 1 token behind "),
