@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use russet::tensors::{self, NamedTensors};
 use russet::{Function, Results};
-use russet_graph::exec::PlanOptions;
+use russet_graph::exec::{PlanOptions, Precision};
 use russet_graph::graph::Module;
 use russet_graph::ops::decompose::composites;
 use russet_graph::ops::shape::unravel;
@@ -150,7 +150,7 @@ fn replay(op: &str, asset: &Path, binary: Option<&Binary>) -> Result<f64, Failur
     }
 }
 
-/// By a plan with composites whole, by a plan with their bodies and by the interpreter.
+/// By exact plans with composites whole and with their bodies, by a fast plan and by the interpreter.
 fn replay_here(case: Case<'_>, record: &Record, module: &Arc<Module>) -> Result<f64, Failure> {
     if composites().any(|name| name == case.op) && !runs_whole(case.op, module)? {
         return Err("it does not run whole".into());
@@ -158,10 +158,17 @@ fn replay_here(case: Case<'_>, record: &Record, module: &Arc<Module>) -> Result<
     let mut bodies = PlanOptions::default();
     bodies.whole_composites = false;
     let mut worst: f64 = 0.0;
-    for (how, options) in [("whole", PlanOptions::default()), ("by bodies", bodies)] {
+    let mut fast = PlanOptions::default();
+    fast.precision = Precision::Fast;
+    let plans = [
+        ("whole", By::Plan, PlanOptions::default()),
+        ("by bodies", By::Plan, bodies),
+        ("fast", By::FastPlan, fast),
+    ];
+    for (how, by, options) in plans {
         let mut function = Function::planned(module.clone(), "main", 1, &options)?;
         let results = function.call(&record.inputs, &record.states);
-        let distance = compare(case, record, &results?, By::Plan);
+        let distance = compare(case, record, &results?, by);
         worst = worst.max(distance.map_err(|e| format!("{how}, {e}"))?);
         if how == "whole" {
             let results = function.interpreted().call(&record.inputs, &record.states);

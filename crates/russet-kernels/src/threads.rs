@@ -441,8 +441,8 @@ mod tests {
     fn more_threads_than_cpus_cost_little() {
         for cpus in [1, 2] {
             let (alone, crowded) = on_cpus(cpus, || (time_of_steps(cpus), time_of_steps(8)));
-            println!("{cpus} CPUs: {alone:?} with as many threads, {crowded:?} with 8");
-            assert!(crowded < 2 * alone, "{cpus} CPUs: {alone:?}, {crowded:?}");
+            // A quiet machine shows hardly any difference, a pool that waits for sleeping threads a hundredfold one.
+            assert!(crowded < 10 * alone, "{cpus} CPUs: {alone:?}, {crowded:?}");
         }
     }
 

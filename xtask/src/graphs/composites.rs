@@ -35,9 +35,12 @@ fn picks(b: &mut Builder, c: &mut Choices<'_>, shape: &[usize], n: usize) -> Opt
 /// An operation and its operands.
 type Whole = (Op, Vec<Val>);
 
+/// Builds one composite's operands.
+type Kind = fn(&mut Builder, &mut Choices<'_>, DType) -> Option<Whole>;
+
 /// A composite with its operands.
 fn some(b: &mut Builder, c: &mut Choices<'_>) -> Option<Whole> {
-    const KINDS: [fn(&mut Builder, &mut Choices<'_>, DType) -> Option<Whole>; 7] = [
+    const KINDS: [Kind; 7] = [
         scaled,
         rotation,
         attention,

@@ -157,7 +157,7 @@ impl Shown<'_> {
         let mut lines = vec![Line::head(p)];
         let keys: Vec<_> = p.steps.iter().map(key).collect();
         for run in fold(&keys) {
-            let sum = |i: usize| Figures::of(p, (0..run.times).map(|t| i + t * run.len));
+            let sum = |i: usize| Figures::of(p, &(0..run.times).map(|t| i + t * run.len));
             if run.times > 1 {
                 lines.push(Line::note(format!("{} times:", run.times)));
             }
@@ -165,11 +165,11 @@ impl Shown<'_> {
                 lines.push(Line::step(p, i, &sum(i).shared(run.times)));
             }
             if run.times > 1 {
-                let all = Figures::of(p, run.start..run.start + run.len * run.times);
+                let all = Figures::of(p, &(run.start..run.start + run.len * run.times));
                 lines.push(Line::sum(p, "together", &all));
             }
         }
-        let total = Figures::of(p, 0..p.steps.len());
+        let total = Figures::of(p, &(0..p.steps.len()));
         lines.push(Line::sum(p, &format!("{} steps", p.steps.len()), &total));
         aligned(out, &lines)?;
         closing(out, p, &total)
@@ -225,7 +225,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(p: &Planned, steps: impl Iterator<Item = usize> + Clone) -> Self {
+    fn of(p: &Planned, steps: &(impl Iterator<Item = usize> + Clone)) -> Self {
         let time = || steps.clone().filter_map(|i| p.times.get(i)).sum();
         let work = || steps.clone().filter_map(|i| p.steps.get(i));
         Self {
