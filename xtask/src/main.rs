@@ -1,7 +1,7 @@
 //! Chores of this repository: `cargo xtask COMMAND`.
 //!
 //! `conformance lm` replays recorded conversations, `conformance ops` recorded calls of single operations, `read` reads every asset below a folder, `tidy` checks what neither the
-//! compiler nor clippy checks. Each prints a line per case and closes with `N passed, N failed`.
+//! compiler nor clippy checks, `peers` measures other runtimes beside this one. Of the checks, each prints a line per case and closes with `N passed, N failed`.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -10,6 +10,7 @@ mod compare;
 mod graphs;
 mod lm;
 mod ops;
+mod peers;
 mod precision;
 mod random;
 mod read;
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 
 use caller::Binary;
 use clap::{Parser, Subcommand};
+use peers::PeersArgs;
 use tally::{Failure, Tally};
 
 #[derive(Parser)]
@@ -57,6 +59,8 @@ enum Command {
         #[arg(long, default_value_t = 1024)]
         tokens: usize,
     },
+    /// Measure russet beside other runtimes, on the same weights
+    Peers(PeersArgs),
     /// Check the sources: machine paths, large files, long functions, missing stories
     Tidy,
 }
@@ -106,6 +110,7 @@ pub(crate) fn reference_options() -> russet::OpenOptions {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Peers(args) => return closed(peers::run(&args)),
         Command::Conformance(suite) => conformance(suite),
         Command::Precision {
             model,
@@ -116,13 +121,14 @@ fn main() -> ExitCode {
         Command::Graphs { seconds, seed } => random::run(seconds, seed),
         Command::Tidy => tidy::check_all(),
     };
-    match done {
-        Ok(tally) => tally.close(),
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    closed(done.map(Tally::close))
+}
+
+fn closed(done: Result<ExitCode, Failure>) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
 }
 
 fn conformance(suite: Conformance) -> Result<Tally, Failure> {

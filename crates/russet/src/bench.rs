@@ -150,6 +150,29 @@ pub fn median(numbers: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
+/// Where numbers lie: the middle one, the least and the greatest; all 0 where there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// The middle, as [`median`] has it.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// The spread of some numbers.
+    pub fn of(numbers: impl Iterator<Item = f64>) -> Self {
+        let all: Vec<f64> = numbers.collect();
+        Self {
+            median: median(all.iter().copied()),
+            min: all.iter().copied().reduce(f64::min).unwrap_or(0.0),
+            max: all.iter().copied().reduce(f64::max).unwrap_or(0.0),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,5 +190,13 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
         assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
         assert_eq!(median(std::iter::empty()), 0.0);
+    }
+
+    #[test]
+    fn a_spread_has_the_middle_and_both_ends() {
+        let spread = Spread::of([3.0, 1.0, 8.0].into_iter());
+        let [median, min, max] = [3.0, 1.0, 8.0];
+        assert_eq!(spread, Spread { median, min, max });
+        assert_eq!(Spread::of(std::iter::empty()), Spread::default());
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Instant;
 
-use russet::bench::{BenchOptions, Trial, bench as measure, median};
-use russet::{Model, OpenOptions};
+use russet::bench::{BenchOptions, Spread, Trial, bench as measure};
+use russet::{Engine, Model, OpenOptions};
 use serde::Serialize;
 
 use crate::args::BenchArgs;
@@ -22,19 +23,32 @@ struct Report<'a> {
     depth: usize,
     threads: usize,
     precision: &'a str,
-    /// From the path to a model that is ready, in a process that has not opened it before.
-    prepare_seconds: f64,
-    /// The same again.
-    prepare_seconds_warm: f64,
-    /// From a ready model to the logits of a first token.
-    warmup_seconds: f64,
+    #[serde(flatten)]
+    cold: Opening,
+    warm_opening: Opening,
     trials: &'a [Trial],
     average_prompt_tps: f64,
     average_gen_tps: f64,
     median_prompt_tps: f64,
     median_gen_tps: f64,
+    prompt_tps: Spread,
+    gen_tps: Spread,
     /// The most memory the process has held, in bytes, where the system tells.
     peak_rss: Option<u64>,
+    /// What it holds after the trials, in bytes, without pages of files, which the system can take back.
+    footprint: Option<u64>,
+}
+
+/// How long a model takes to be ready: at first in a process that has not opened it before, then again. What the system holds of
+/// the file it holds both times.
+#[derive(Clone, Copy, Serialize)]
+struct Opening {
+    /// From the path to a model.
+    prepare_seconds: f64,
+    /// From there to the logits of a first token.
+    warmup_seconds: f64,
+    /// Both.
+    first_token_seconds: f64,
 }
 
 /// Measures how fast a model reads and writes.
@@ -43,18 +57,59 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let mut open = OpenOptions::default();
     open.threads = args.threads.map_or(0, usize::from);
     open.precision = args.precision.into();
-    let opened = || {
-        let start = Instant::now();
-        let model = Model::open(&path, &open).map_err(|source| Failure::Open {
-            path: path.clone(),
-            source: Box::new(source),
-        })?;
-        Ok::<_, Failure>((model, start.elapsed().as_secs_f64()))
+    let (model, cold) = opened(&path, &open)?;
+    let trials = trials(&model, args)?;
+    let (peak_rss, footprint) = (memory("VmHWM:"), memory("RssAnon:"));
+    let threads = model.threads();
+    drop(model);
+    let (_, warm_opening) = opened(&path, &open)?;
+    let prompt = || trials.iter().map(|t| t.prompt_tps);
+    let generation = || trials.iter().map(|t| t.gen_tps);
+    let mean = |sum: f64| sum / (trials.len().max(1)) as f64;
+    let (prompt_tps, gen_tps) = (Spread::of(prompt()), Spread::of(generation()));
+    let report = Report {
+        model: &args.model,
+        prompt_tokens: args.prompt_tokens,
+        generation_tokens: args.generation_tokens,
+        num_trials: args.num_trials,
+        depth: args.depth,
+        threads,
+        precision: args.precision.name(),
+        cold,
+        warm_opening,
+        trials: &trials,
+        average_prompt_tps: mean(prompt().sum()),
+        average_gen_tps: mean(generation().sum()),
+        median_prompt_tps: prompt_tps.median,
+        median_gen_tps: gen_tps.median,
+        prompt_tps,
+        gen_tps,
+        peak_rss,
+        footprint,
     };
-    let (model, prepare_seconds) = opened()?;
+    write(&report, args)
+}
+
+/// Opens a model and has it process one token.
+fn opened(path: &Path, options: &OpenOptions) -> Result<(Model, Opening), Failure> {
     let start = Instant::now();
-    russet::Engine::feed(&mut model.engine()?, &[0], &|| false).map_err(russet::Error::from)?;
-    let warmup_seconds = start.elapsed().as_secs_f64();
+    let model = Model::open(path, options).map_err(|source| Failure::Open {
+        path: path.into(),
+        source: Box::new(source),
+    })?;
+    let prepare = start.elapsed();
+    Engine::feed(&mut model.engine()?, &[0], &|| false).map_err(russet::Error::from)?;
+    let whole = start.elapsed();
+    let opening = Opening {
+        prepare_seconds: prepare.as_secs_f64(),
+        warmup_seconds: (whole - prepare).as_secs_f64(),
+        first_token_seconds: whole.as_secs_f64(),
+    };
+    Ok((model, opening))
+}
+
+/// The trials that count, each told of on standard error as it ends.
+fn trials(model: &Model, args: &BenchArgs) -> Result<Vec<Trial>, Failure> {
     let mut options = BenchOptions::default();
     options.prompt = args.prompt_tokens;
     options.generate = args.generation_tokens;
@@ -62,39 +117,14 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     options.depth = args.depth;
     options.seed = args.seed;
     let mut count = 0;
-    let trials = measure(&model, &options, &mut |trial| {
+    let trials = measure(model, &options, &mut |trial| {
         count += 1;
         eprintln!(
             "trial {count} of {}: prompt {:.1}, generation {:.1} tokens/s",
             options.trials, trial.prompt_tps, trial.gen_tps
         );
     })?;
-    let peak_rss = peak_memory();
-    let threads = model.threads();
-    drop(model);
-    let (_, prepare_seconds_warm) = opened()?;
-    let prompt = || trials.iter().map(|t| t.prompt_tps);
-    let generation = || trials.iter().map(|t| t.gen_tps);
-    let mean = |sum: f64| sum / (trials.len().max(1)) as f64;
-    let report = Report {
-        model: &args.model,
-        prompt_tokens: options.prompt,
-        generation_tokens: options.generate,
-        num_trials: options.trials,
-        depth: options.depth,
-        threads,
-        precision: args.precision.name(),
-        prepare_seconds,
-        prepare_seconds_warm,
-        warmup_seconds,
-        trials: &trials,
-        average_prompt_tps: mean(prompt().sum()),
-        average_gen_tps: mean(generation().sum()),
-        median_prompt_tps: median(prompt()),
-        median_gen_tps: median(generation()),
-        peak_rss,
-    };
-    write(&report, args)
+    Ok(trials)
 }
 
 fn write(report: &Report<'_>, args: &BenchArgs) -> Result<(), Failure> {
@@ -110,32 +140,35 @@ fn write(report: &Report<'_>, args: &BenchArgs) -> Result<(), Failure> {
 }
 
 fn table(r: &Report<'_>) -> String {
-    let memory = r
-        .peak_rss
-        .map_or_else(|| "unknown".into(), |b| format!("{} MiB", b >> 20));
+    let mib = |bytes: Option<u64>| bytes.map_or_else(|| "?".into(), |b| format!("{} MiB", b >> 20));
+    let speed = |s: Spread| {
+        let Spread { median, min, max } = s;
+        format!("{median:>9.1} tokens/s  ({min:.1} to {max:.1}; ")
+    };
     format!(
-        "prompt      {:>9.1} tokens/s  (median of {}; {} tokens behind {})\n\
-         generation  {:>9.1} tokens/s  ({} tokens)\n\
-         opening     {:>9.3} s         ({:.3} s again), first token {:.3} s after\n\
-         memory      {memory:>9}           (peak; {} threads, {} precision)",
-        r.median_prompt_tps,
+        "prompt      {}median of {}; {} tokens behind {})\n\
+         generation  {}{} tokens)\n\
+         opening     {:>9.3} s         (to the first token; {:.3} s again)\n\
+         memory      {:>9}           (peak; {} held after the trials; {} threads, {} precision)",
+        speed(r.prompt_tps),
         r.num_trials,
         r.prompt_tokens,
         r.depth,
-        r.median_gen_tps,
+        speed(r.gen_tps),
         r.generation_tokens,
-        r.prepare_seconds,
-        r.prepare_seconds_warm,
-        r.warmup_seconds,
+        r.cold.first_token_seconds,
+        r.warm_opening.first_token_seconds,
+        mib(r.peak_rss),
+        mib(r.footprint),
         r.threads,
         r.precision,
     )
 }
 
-/// The peak resident set, from `/proc`; `None` on systems without it.
-fn peak_memory() -> Option<u64> {
+/// A size of this process from `/proc`, in bytes; `None` on systems without it.
+fn memory(key: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|l| l.strip_prefix(key))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }

@@ -1,5 +1,6 @@
 //! The built command, run as a user runs it.
 
+mod bench;
 mod call;
 mod inspect;
 mod tools;
