@@ -95,7 +95,9 @@ fn trial(
     // Generation without a prompt goes on from one token, which belongs to neither.
     let prompt = random.tokens(options.prompt.max(usize::from(options.depth == 0)), vocab);
     let start = Instant::now();
-    engine.feed(&prompt, &never)?;
+    if !prompt.is_empty() {
+        engine.feed(&prompt, &never)?;
+    }
     let prefill = start.elapsed();
     let start = Instant::now();
     for _ in 0..options.generate {
