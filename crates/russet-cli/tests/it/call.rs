@@ -212,13 +212,16 @@ fn refused_with(tensors: &[(&str, Tensor)]) -> String {
     refused(COUNTER, &args)
 }
 
+/// Tensors that do not fit, and what is said of them.
+type Wrong<'a> = (&'a [(&'a str, Tensor)], &'a [&'a str]);
+
 #[test]
 fn wrong_tensors_are_named_with_what_was_wanted() {
     let four = || floats(&[1.0; 4]);
     let square = Tensor::from_floats(DType::F32, &[2, 2], &[1.0; 4]).unwrap();
     let whole = Tensor::from_ints(DType::I32, &[4], &[1; 4]).unwrap();
     let three = "expected tensor<4xf32>, got tensor<3xf32>";
-    let cases: [(&[(&str, Tensor)], &[&str]); 8] = [
+    let cases: [Wrong<'_>; 8] = [
         (&[], &["needs the input \"x\"", "tensor<4xf32>"]),
         (&[("y", four())], &["no input \"y\"", "\"x\" tensor<4xf32>"]),
         (&[("x", floats(&[1.0; 3]))], &["input \"x\"", three]),
