@@ -121,6 +121,19 @@ impl Dim {
         matches!(self, Self::Const(0..) | Self::Unknown)
     }
 
+    /// Whether it cannot be below zero, symbols being lengths, as far as its form tells.
+    pub fn is_never_negative(&self) -> bool {
+        let atom = |a: &Atom| match a {
+            Atom::Symbol(_) => true,
+            Atom::Term(Term::Max, a, b) => a.is_never_negative() || b.is_never_negative(),
+            Atom::Term(Term::Mod, _, b) => b.is_never_negative(),
+            Atom::Term(_, a, b) => a.is_never_negative() && b.is_never_negative(),
+        };
+        self.parts().is_some_and(|(constant, terms)| {
+            constant >= 0 && terms.iter().all(|(a, factor)| *factor > 0 && atom(a))
+        })
+    }
+
     fn sum(constant: i64, terms: Vec<(Atom, i64)>) -> Self {
         if terms.is_empty() {
             Self::Const(constant)

@@ -14,11 +14,12 @@ binary_op! {
     Modulo, "modulo", "remainder of the truncated division", Align::Same, modulo, fold, None, [F32, F16, BF16, I32, I8, U8]
 }
 
-/// The remainder of two followed contents. Those with a symbol are lengths, which are not negative.
+/// The remainder of two followed contents: what the truncated quotient leaves.
 pub fn fold(a: &Dim, b: &Dim) -> Option<Dim> {
     match (a.as_const(), b.as_const()) {
         (Some(a), Some(b)) => a.checked_rem(b).map(Dim::Const),
         (_, Some(0)) => None,
-        _ => Some(a.rem(b)),
+        _ if a.is_never_negative() && b.is_never_negative() => Some(a.rem(b)),
+        _ => super::divide::fold(a, b).map(|quotient| a.sub(&quotient.mul(b))),
     }
 }
