@@ -77,9 +77,12 @@ fn troubles(root: &Path, path: &Path, lengths: &mut Vec<usize>) -> Result<Vec<St
 /// The first word that only makes sense on the machine of whoever wrote it.
 fn machine_path(text: &str) -> Option<&str> {
     let is_machine = |word: &&str| {
-        ["/work/", "/home/", "/Users/", "/root/"]
-            .iter()
-            .any(|p| word.starts_with(p))
+        let mut parts = word.split('/');
+        let folder = (parts.next(), parts.next(), parts.next());
+        matches!(
+            folder,
+            (Some(""), Some("work" | "home" | "Users" | "root"), Some(_))
+        )
     };
     text.split(|c: char| c.is_whitespace() || "\"'`(),;:=".contains(c))
         .find(is_machine)

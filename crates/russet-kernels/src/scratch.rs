@@ -1,75 +1,65 @@
 //! Working memory of a thread: buffers that are kept between calls, so that a kernel allocates only while it warms up.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use crate::mem::AlignedBuf;
+use crate::mem::{AlignedBuf, Pod};
 
 thread_local! {
     static SPARE: RefCell<Vec<AlignedBuf>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Words borrowed from the thread, as [`Scratch`].
-pub(crate) struct Words(Scratch);
-
-/// `len` words of working memory, contents unspecified.
-///
-/// # Panics
-/// As [`floats`].
-pub(crate) fn words(len: usize) -> Words {
-    Words(floats(len))
-}
-
-impl Deref for Words {
-    type Target = [i32];
-
-    fn deref(&self) -> &[i32] {
-        &self.0.buf.as_slice()[..self.0.len]
-    }
-}
-
-impl DerefMut for Words {
-    fn deref_mut(&mut self) -> &mut [i32] {
-        let len = self.0.len;
-        &mut self.0.buf.as_mut_slice()[..len]
-    }
-}
-
-/// Floats borrowed from the thread; given back when dropped. A guard and not a closure: a kernel's body must stay
+/// Elements borrowed from the thread; given back when dropped. A guard and not a closure: a kernel's body must stay
 /// in the function compiled for its instruction set.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct Scratch<T: Pod = f32> {
     buf: AlignedBuf,
     len: usize,
+    kind: PhantomData<T>,
 }
 
-/// `len` floats of working memory, contents unspecified.
+/// `len` elements of working memory, contents unspecified.
 ///
 /// # Panics
 /// If the memory cannot be had: a kernel's need is a small multiple of operands already in memory.
-pub fn floats(len: usize) -> Scratch {
+pub fn of<T: Pod>(len: usize) -> Scratch<T> {
     let mut buf = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
-    if let Err(error) = buf.ensure::<f32>(len) {
+    if let Err(error) = buf.ensure::<T>(len) {
         panic!("working memory: {error}");
     }
-    Scratch { buf, len }
+    Scratch {
+        buf,
+        len,
+        kind: PhantomData,
+    }
 }
 
-impl Deref for Scratch {
-    type Target = [f32];
+/// As [`of`], of f32.
+pub fn floats(len: usize) -> Scratch {
+    of(len)
+}
 
-    fn deref(&self) -> &[f32] {
+/// As [`of`], of words of 32 bits.
+pub(crate) fn words(len: usize) -> Scratch<i32> {
+    of(len)
+}
+
+impl<T: Pod> Deref for Scratch<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
         &self.buf.as_slice()[..self.len]
     }
 }
 
-impl DerefMut for Scratch {
-    fn deref_mut(&mut self) -> &mut [f32] {
+impl<T: Pod> DerefMut for Scratch<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
         &mut self.buf.as_mut_slice()[..self.len]
     }
 }
 
-impl Drop for Scratch {
+impl<T: Pod> Drop for Scratch<T> {
     fn drop(&mut self) {
         // While a thread ends its spare list may be gone: then the buffer goes too.
         let buf = std::mem::take(&mut self.buf);

@@ -18,13 +18,12 @@ static TURN: Mutex<()> = Mutex::new(());
 /// Conversations after which a step that allocates does so for good.
 const WARM_UP: usize = 30;
 
-/// A prompt and some single tokens.
+/// A prompt, which has more tokens than any kernel takes one by one, and some single tokens.
 fn talk(engine: &mut SequentialEngine) {
     let never = || false;
     engine.rewind(0).expect("to the start");
-    engine
-        .feed(&[5, 6, 7, 8, 9, 10, 11], &never)
-        .expect("a prompt");
+    let prompt: [u32; 45] = std::array::from_fn(|i| i as u32 + 30);
+    engine.feed(&prompt, &never).expect("a prompt");
     for token in 12..30 {
         engine.feed(&[token], &never).expect("a token");
     }

@@ -1,6 +1,5 @@
 //! Composites run whole.
 
-use half::{bf16, f16};
 use russet_kernels::attention::{Attention, Heads, HeadsMut, attention};
 use russet_kernels::elem::Elem;
 use russet_kernels::norm::rms_norm;
@@ -14,17 +13,6 @@ use crate::ops::rope::{Part, Rope};
 use crate::ops::scaled_dot_product_attention::{HIDDEN, ScaledDotProductAttention};
 use crate::types::DType;
 
-/// Runs `$run::<T>` for the element kind of the output.
-macro_rules! by_kind {
-    ($dtype:expr, $run:ident($($arg:expr),*)) => {
-        match $dtype {
-            DType::F16 => $run::<f16>($($arg),*),
-            DType::BF16 => $run::<bf16>($($arg),*),
-            _ => $run::<f32>($($arg),*),
-        }
-    };
-}
-
 /// Rows of x, row-major, with a scale that is a view of the same shape.
 #[derive(Debug)]
 pub(crate) struct RmsNorm {
@@ -36,7 +24,7 @@ pub(crate) struct RmsNorm {
 impl Kernel for RmsNorm {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let dtype = cx.outputs[0].dtype;
-        by_kind!(dtype, norm(self, cx))
+        by_kind!(dtype, T => norm::<T>(self, cx))
     }
 }
 
@@ -137,7 +125,7 @@ pub(crate) struct Rotate {
 impl Kernel for Rotate {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let dtype = cx.outputs[0].dtype;
-        by_kind!(dtype, rotate(self.interleaved, cx))
+        by_kind!(dtype, T => rotate::<T>(self.interleaved, cx))
     }
 }
 
@@ -229,7 +217,7 @@ pub(crate) struct Sdpa {
 impl Kernel for Sdpa {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let dtype = cx.outputs[0].dtype;
-        by_kind!(dtype, attend(self, dtype, cx))
+        by_kind!(dtype, T => attend::<T>(self, dtype, cx))
     }
 
     /// Two products with every key and value that a query sees.

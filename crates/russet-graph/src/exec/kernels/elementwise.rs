@@ -3,7 +3,6 @@
 
 use std::fmt;
 
-use half::{bf16, f16};
 use russet_kernels::elem::Elem;
 use russet_kernels::elementwise::silu_mul;
 
@@ -201,11 +200,7 @@ pub(crate) struct SiluMul;
 
 impl Kernel for SiluMul {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
-        match cx.outputs[0].dtype {
-            DType::F16 => silu_product::<f16>(cx),
-            DType::BF16 => silu_product::<bf16>(cx),
-            _ => silu_product::<f32>(cx),
-        }
+        by_kind!(cx.outputs[0].dtype, T => silu_product::<T>(cx))
     }
 }
 

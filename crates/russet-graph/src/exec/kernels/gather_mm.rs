@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use half::{bf16, f16};
 use russet_kernels::elem::{Elem, Rounding};
 use russet_kernels::linear::linear;
+use russet_kernels::scratch;
 use russet_kernels::sequential::sequential_linear;
 use russet_kernels::threads::Pool;
 
@@ -14,7 +14,6 @@ use super::{Cx, Kernel, PARALLEL, Touched, Weights, Work};
 use crate::error::OpError;
 use crate::exec::view::{Geometry, View, store, typed, typed_mut};
 use crate::ops::gather_mm::GatherMm;
-use crate::types::DType;
 
 /// `lhs[…, m, k] · rhs[…, k, n]` with the leading axes of the output. Inputs: both operands, then the indices that the operation
 /// has. An axis that is picked from is a leading one.
@@ -193,11 +192,7 @@ pub(crate) struct GatherLinear {
 
 impl Kernel for GatherLinear {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
-        match cx.outputs[0].dtype {
-            DType::F16 => self.multiply::<f16>(cx),
-            DType::BF16 => self.multiply::<bf16>(cx),
-            _ => self.multiply::<f32>(cx),
-        }
+        by_kind!(cx.outputs[0].dtype, T => self.multiply::<T>(cx))
     }
 
     /// Of the weights no more is read than one matrix a product.
@@ -242,20 +237,20 @@ impl GatherLinear {
             return Ok(());
         }
         // Products with one matrix become one.
-        let offsets = (0..e.count()).map(|i| (right.offset(i, e.lead), i));
-        let mut order: Vec<(usize, usize)> = offsets.collect();
-        order.sort_unstable();
-        let (mut rows, mut sums) = (Vec::new(), Vec::new());
-        for group in order.chunk_by(|a, b| a.0 == b.0) {
-            rows.clear();
-            for (_, i) in group {
-                let from = left.offset(*i, e.lead);
-                rows.extend_from_slice(&x[from..from + take]);
+        let matrix = |i: &u32| right.offset(*i as usize, e.lead);
+        let order = &mut *scratch::of::<u32>(e.count());
+        order.iter_mut().zip(0..).for_each(|(place, i)| *place = i);
+        order.sort_unstable_by_key(matrix);
+        for group in order.chunk_by(|a, b| matrix(a) == matrix(b)) {
+            let rows = &mut *scratch::of::<T>(group.len() * take);
+            for (i, row) in group.iter().zip(rows.chunks_exact_mut(take.max(1))) {
+                let from = left.offset(*i as usize, e.lead);
+                row.copy_from_slice(&x[from..from + take]);
             }
-            sums.resize(group.len() * give, T::ZERO);
-            self.rows(cx.pool, group[0].0, &rows, &mut sums[..group.len() * give])?;
-            for ((_, i), sums) in group.iter().zip(sums.chunks_exact(give.max(1))) {
-                out[i * give..(i + 1) * give].copy_from_slice(sums);
+            let sums = &mut *scratch::of::<T>(group.len() * give);
+            self.rows(cx.pool, matrix(&group[0]), rows, sums)?;
+            for (i, sums) in group.iter().zip(sums.chunks_exact(give.max(1))) {
+                out[*i as usize * give..][..give].copy_from_slice(sums);
             }
         }
         Ok(())

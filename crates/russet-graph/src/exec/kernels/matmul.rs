@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use half::{bf16, f16};
 use russet_kernels::elem::{Elem, Rounding};
 use russet_kernels::linear::linear;
 use russet_kernels::packed::{Bits, PackedRows, Product, packed_linear};
@@ -12,7 +11,6 @@ use russet_kernels::sequential::{accumulate, sequential_linear};
 use super::{Cx, Kernel, Touched, Weights, Work};
 use crate::error::OpError;
 use crate::exec::view::{Geometry, View, store, typed, typed_mut};
-use crate::types::DType;
 
 /// `y[m, n] = Σ_k x[m, k] · w[n, k]`. Input: x, row-major, any leading axes, of the output's kind.
 #[derive(Debug)]
@@ -24,11 +22,7 @@ pub(crate) struct Linear {
 
 impl Kernel for Linear {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
-        match cx.outputs[0].dtype {
-            DType::F16 => self.multiply::<f16>(cx),
-            DType::BF16 => self.multiply::<bf16>(cx),
-            _ => self.multiply::<f32>(cx),
-        }
+        by_kind!(cx.outputs[0].dtype, T => self.multiply::<T>(cx))
     }
 
     fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
@@ -74,11 +68,7 @@ pub(crate) struct PackedLinear(pub(crate) Vec<Packed>);
 
 impl Kernel for PackedLinear {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
-        match cx.outputs[0].dtype {
-            DType::F16 => self.multiply::<f16>(cx),
-            DType::BF16 => self.multiply::<bf16>(cx),
-            _ => self.multiply::<f32>(cx),
-        }
+        by_kind!(cx.outputs[0].dtype, T => self.multiply::<T>(cx))
     }
 
     fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {

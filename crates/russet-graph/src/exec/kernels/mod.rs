@@ -1,6 +1,26 @@
 //! What steps do. A kernel gets views of its inputs and the bytes of its outputs; shapes have been checked against the
 //! storage before it runs.
 
+/// Evaluates an expression with `$t` as the element type of a kind: f16, bf16, or else f32.
+macro_rules! by_kind {
+    ($dtype:expr, $t:ident => $run:expr) => {
+        match $dtype {
+            crate::types::DType::F16 => {
+                type $t = half::f16;
+                $run
+            }
+            crate::types::DType::BF16 => {
+                type $t = half::bf16;
+                $run
+            }
+            _ => {
+                type $t = f32;
+                $run
+            }
+        }
+    };
+}
+
 mod composite;
 mod copy;
 mod elementwise;
