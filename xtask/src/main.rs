@@ -21,6 +21,7 @@ mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use caller::Binary;
 use clap::{Parser, Subcommand};
@@ -118,7 +119,10 @@ fn main() -> ExitCode {
             tokens,
         } => precision::compare(&model, &texts, tokens),
         Command::Read { folder } => read::read_all(&folder),
-        Command::Graphs { seconds, seed } => random::run(seconds, seed),
+        Command::Graphs { seconds, seed } => {
+            let end = Instant::now() + Duration::from_secs(seconds);
+            random::run(seed, |_| Instant::now() < end)
+        }
         Command::Tidy => tidy::check_all(),
     };
     closed(done.map(Tally::close))

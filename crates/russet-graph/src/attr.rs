@@ -140,6 +140,22 @@ pub fn only(attributes: &[(Arc<str>, Attr)], known: &[&str]) -> Result<(), OpErr
     })
 }
 
+/// Checks that a composite's declaration has no attributes, and takes just these roles in this order, which are as `expected` says.
+pub fn just_roles(
+    attributes: &[(Arc<str>, Attr)],
+    wanted: &[&str],
+    expected: &'static str,
+) -> Result<(), OpError> {
+    only(attributes, &[])?;
+    if roles(attributes) == wanted {
+        return Ok(());
+    }
+    Err(OpError::Attribute {
+        name: "inputs",
+        expected,
+    })
+}
+
 /// The attribute called `name` read by `read`, or `default` where there is none.
 pub fn value_or<'a, T>(
     attributes: &'a [(Arc<str>, Attr)],

@@ -70,3 +70,20 @@ fn the_last_row_alone_is_the_last_of_all_rows() {
         }
     }
 }
+
+#[test]
+fn products_are_joined_in_the_narrowed_layer_too() {
+    let joined = |bundle: &Path, all_logits| {
+        let mut options = OpenOptions::default();
+        options.all_logits = all_logits;
+        let model = Model::open(bundle, &options).expect("a model");
+        let steps = model.function().steps();
+        steps.filter(|s| s.name == "linears").count()
+    };
+    let counts: Vec<[usize; 2]> = bundles()
+        .iter()
+        .map(|b| [false, true].map(|all| joined(b, all)))
+        .collect();
+    assert!(counts.iter().all(|[alone, all]| alone == all), "{counts:?}");
+    assert!(counts.iter().any(|[alone, _]| *alone > 0), "{counts:?}");
+}

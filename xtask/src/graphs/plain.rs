@@ -292,9 +292,9 @@ pub(super) fn split(b: &mut Builder, c: &mut Choices<'_>) -> Option<Val> {
     if c.coin() {
         return b.push(argmax::Argmax, &[&x, &axis], false);
     }
-    let first = 1 + c.below(extent);
+    let first = (1 + c.below(extent)).min(extent);
     let mut sizes = vec![first as i64];
-    sizes.extend((first < extent).then_some((extent - first) as i64));
+    sizes.extend((first < extent).then(|| (extent - first) as i64));
     let sizes = b.ints(DType::I32, &sizes)?;
     b.push(split::Split, &[&x, &sizes, &axis], false)
 }

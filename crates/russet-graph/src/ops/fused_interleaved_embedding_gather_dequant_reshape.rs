@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::rope_cached_cos_sin_gather::rows_type;
 use super::shape::position;
 use super::{Case, Fact, OpDef, Operands};
-use crate::attr::{Attr, Attributes, only, roles, texts};
+use crate::attr::{Attr, Attributes, just_roles, texts};
 use crate::error::OpError;
 use crate::tensor::{Scalar, Tensor, TensorMut};
 use crate::types::{DType, TensorType};
@@ -53,13 +53,8 @@ impl OpDef for FusedInterleavedEmbeddingGatherDequantReshape {
     }
 
     fn from_attributes(attributes: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
-        only(attributes, &[])?;
-        if roles(attributes) != ROLES {
-            return Err(OpError::Attribute {
-                name: "inputs",
-                expected: "embedding_table, input_ids, scale and final_shape",
-            });
-        }
+        let expected = "embedding_table, input_ids, scale and final_shape";
+        just_roles(attributes, &ROLES, expected)?;
         Ok(Self)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::shape::position;
 use super::{Case, Fact, OpDef, Operands};
-use crate::attr::{Attr, Attributes, only, roles, texts};
+use crate::attr::{Attr, Attributes, just_roles, texts};
 use crate::error::OpError;
 use crate::tensor::{Tensor, TensorMut};
 use crate::types::{DType, TensorType};
@@ -59,13 +59,8 @@ impl OpDef for RopeCachedCosSinGather {
     }
 
     fn from_attributes(attributes: &[(Arc<str>, Attr)]) -> Result<Self, OpError> {
-        only(attributes, &[])?;
-        if roles(attributes) != ROLES {
-            return Err(OpError::Attribute {
-                name: "inputs",
-                expected: "pos_ids, cos_cache and sin_cache",
-            });
-        }
+        let expected = "pos_ids, cos_cache and sin_cache";
+        just_roles(attributes, &ROLES, expected)?;
         Ok(Self)
     }
 
