@@ -21,6 +21,8 @@ pub mod engine;
 mod generate;
 mod open;
 mod planned;
+mod replace;
+mod runnable;
 pub mod sample;
 mod session;
 mod stop;
@@ -30,8 +32,10 @@ pub mod tokenizer;
 
 pub use bundle::{BundleError, LanguageBundle, ModelBundle};
 pub use call::{CallError, Function, Results};
-pub use engine::{Engine, EngineError, SequentialEngine, Token};
-pub use generate::{GenerateOptions, Generated, StopReason, generate};
+pub use engine::{
+    Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Snapshot, Token,
+};
+pub use generate::{GenerateOptions, Generated, StopReason, generate, generate_ahead};
 pub use open::{Error, Model, ModelSource, OpenOptions, open_module, read_asset, read_gguf};
 pub use planned::{PlanQuery, Planned, planned};
 pub use russet_graph::exec::{Precision, StepWork};

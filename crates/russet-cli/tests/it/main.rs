@@ -3,4 +3,5 @@
 mod bench;
 mod call;
 mod inspect;
+mod session;
 mod tools;
