@@ -106,9 +106,10 @@ pub(super) fn figures(reply: &Reply) {
         other => format!("{other:?}"),
     };
     eprintln!(
-        "prompt: {} tokens ({} reused), {:.1} tokens/s; answer: {} tokens, {:.1} tokens/s; ended by: {reason}",
+        "prompt: {} tokens ({} reused) in {:.3} s, {:.1} tokens/s; answer: {} tokens, {:.1} tokens/s; ended by: {reason}",
         reply.prompt_tokens,
         reply.reused_tokens,
+        reply.prefill.as_secs_f64(),
         reply.prefill_rate(),
         reply.tokens.len(),
         reply.decode_rate(),
