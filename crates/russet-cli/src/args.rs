@@ -116,6 +116,9 @@ pub(crate) struct TalkArgs {
     /// How closely to follow the file's arithmetic
     #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
     pub(crate) precision: PrecisionArg,
+    /// Read weights where the file has them, without a copy laid out for speed: half the memory, slower
+    #[arg(long)]
+    pub(crate) no_repack: bool,
     /// Say what is loaded, how the prompt reads and how fast it goes, on standard error
     #[arg(long, short)]
     pub(crate) verbose: bool,
@@ -147,6 +150,9 @@ pub(crate) struct BenchArgs {
     /// How closely to follow the file's arithmetic
     #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
     pub(crate) precision: PrecisionArg,
+    /// Read weights where the file has them, without a copy laid out for speed: half the memory, slower
+    #[arg(long)]
+    pub(crate) no_repack: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -158,7 +164,7 @@ pub(crate) struct BenchArgs {
 /// How closely to follow the file's arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum PrecisionArg {
-    /// Quantised weights take activations in 8 bits; other sums are f32
+    /// Quantised weights take activations in 16 bits; other sums are f32
     Fast,
     /// Every step rounds as Apple's CPU runtime rounds it; many times slower
     Exact,
@@ -255,6 +261,9 @@ pub(crate) struct PlanArgs {
     /// How closely to follow the file's arithmetic
     #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
     pub(crate) precision: PrecisionArg,
+    /// Read weights where the file has them, without a copy laid out for speed: half the memory, slower
+    #[arg(long)]
+    pub(crate) no_repack: bool,
 }
 
 #[derive(Debug, Args)]

@@ -107,6 +107,8 @@ pub struct OpenOptions {
     pub max_context: Option<usize>,
     /// How closely to follow the file's arithmetic; fast by default.
     pub precision: Precision,
+    /// Read weights where the file's map has them, and keep no copy in another layout: less memory, slower products.
+    pub no_repack: bool,
     /// Make logits for every token of a prompt, as the function does, and not for the last one only.
     pub all_logits: bool,
 }
@@ -488,6 +490,7 @@ pub(crate) fn plan_options(
     let logits = module.graph(function).and_then(crate::engine::logits_of);
     let mut plan = PlanOptions::default();
     plan.precision = options.precision;
+    plan.repack = !options.no_repack;
     plan.pool = Some(pool.clone());
     plan.last_row_of = logits.filter(|_| !options.all_logits);
     plan

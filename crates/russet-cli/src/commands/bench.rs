@@ -57,6 +57,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let mut open = OpenOptions::default();
     open.threads = args.threads.map_or(0, usize::from);
     open.precision = args.precision.into();
+    open.no_repack = args.no_repack;
     let (model, cold) = opened(&path, &open)?;
     let trials = trials(&model, args)?;
     let (peak_rss, footprint) = (memory("VmHWM:"), memory("RssAnon:"));

@@ -18,6 +18,7 @@ pub(super) fn open(name: &str, args: &TalkArgs) -> Result<Model, Failure> {
     let mut options = OpenOptions::default();
     options.threads = args.threads.map_or(0, usize::from);
     options.precision = args.precision.into();
+    options.no_repack = args.no_repack;
     let model = Model::open(&path, &options).map_err(|source| Failure::Open {
         path: path.clone(),
         source: Box::new(source),

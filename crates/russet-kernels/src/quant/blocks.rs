@@ -95,7 +95,7 @@ impl Floats<'_> {
     }
 
     /// Element `i`.
-    fn get(&self, i: usize) -> f32 {
+    pub(super) fn get(&self, i: usize) -> f32 {
         match self {
             Floats::F32(x) => x[i],
             Floats::F16(x) => x[i].to_f32(),
@@ -195,6 +195,9 @@ impl RowFormat for BlockRows<'_> {
         } else {
             Order::Natural
         }
+    }
+    fn no_finer_than_half(&self) -> bool {
+        true
     }
     fn dequantize(&self, isa: Isa, row: usize, start: usize, out: &mut [f32]) {
         match self.rounding {

@@ -331,3 +331,54 @@ fn bytes_and_nibbles_become_numbers() {
         }
     }
 }
+
+/// Sixteen codes of `BITS` bits, and what two kinds of tables make of them.
+struct Codes<'a, const BITS: usize>(&'a [u8; 16], &'a [f32; 256]);
+
+impl<const BITS: usize> Kernel for Codes<'_, BITS> {
+    type Out = [Vec<f32>; 3];
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> [Vec<f32>; 3] {
+        let table = s.table(|i| s.load(&self.1[i..]));
+        let mut out = [const { Vec::new() }; 3];
+        let mut first = 0;
+        while first < 16 {
+            let codes = s.codes::<BITS>(self.0, first);
+            let found = [
+                s.to_float(codes),
+                s.pick(table, codes),
+                s.fetch::<BITS>(self.1, codes),
+            ];
+            for (out, v) in out.iter_mut().zip(found) {
+                out.extend(lanes(s, v));
+            }
+            first += S::LANES;
+        }
+        out
+    }
+}
+
+fn check_codes<const BITS: usize>() {
+    let table: [f32; 256] = std::array::from_fn(|i| (i * 7 % 256) as f32 - 100.5);
+    let bytes: [u8; 16] = std::array::from_fn(|i| (i * 83 + 29) as u8);
+    let number = u128::from_le_bytes(bytes);
+    for isa in Isa::available() {
+        let [codes, low, all] = isa.run(Codes::<BITS>(&bytes, &table));
+        for i in 0..16 {
+            let want = (number >> (i * BITS)) as usize & ((1 << BITS) - 1);
+            assert_eq!(codes[i], want as f32, "{} {BITS} bits", isa.name());
+            assert_eq!(low[i], table[want & 15], "{} {BITS} bits", isa.name());
+            assert_eq!(all[i], table[want], "{} {BITS} bits", isa.name());
+        }
+    }
+}
+
+#[test]
+fn codes_of_every_width_are_taken_apart_and_looked_up() {
+    check_codes::<1>();
+    check_codes::<2>();
+    check_codes::<3>();
+    check_codes::<4>();
+    check_codes::<6>();
+    check_codes::<8>();
+}
