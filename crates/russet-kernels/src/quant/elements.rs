@@ -65,9 +65,18 @@ pub(super) fn bytes_as<S: Simd>(s: S, meaning: Meaning, bytes: &[u8; 16], first:
     let mut halves = [f16::ZERO; 16];
     match meaning {
         Meaning::Signed => return s.load_i8(lanes),
-        Meaning::E4M3 => (0..S::LANES).for_each(|i| halves[i] = half_of_e4m3(lanes[i])),
-        Meaning::E5M2 => (0..S::LANES).for_each(|i| halves[i] = half_of_e5m2(lanes[i])),
+        Meaning::E4M3 | Meaning::E5M2 => {}
         _ => return s.load_u8(lanes),
+    }
+    // A loop and no closure: that would be compiled for the baseline.
+    let mut i = 0;
+    while i < S::LANES {
+        halves[i] = if meaning == Meaning::E4M3 {
+            half_of_e4m3(lanes[i])
+        } else {
+            half_of_e5m2(lanes[i])
+        };
+        i += 1;
     }
     let v = s.load_f16(&halves);
     if meaning == Meaning::E4M3 {
@@ -115,7 +124,11 @@ impl Elements<'_> {
             Elements::Floats(Floats::F32(x)) if step == 1 => widen(s, &x[first..], out),
             Elements::Floats(Floats::F16(x)) if step == 1 => widen(s, &x[first..], out),
             Elements::Floats(Floats::Bf16(x)) if step == 1 => widen(s, &x[first..], out),
-            _ => (0..out.len()).for_each(|i| out[i] = self.get(first + i * step)),
+            _ => {
+                for (i, out) in out.iter_mut().enumerate() {
+                    *out = self.get(first + i * step);
+                }
+            }
         }
     }
 }

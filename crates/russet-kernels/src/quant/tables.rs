@@ -51,7 +51,9 @@ impl Grid<'_> {
         } else if self.block[1] == len {
             self.data.read(s, first, self.strides[1], out);
         } else {
-            (0..out.len()).for_each(|i| out[i] = self.data.get(self.at(row, start + i * len)));
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = self.data.get(self.at(row, start + i * len));
+            }
         }
     }
 }
@@ -194,6 +196,9 @@ pub fn turn_codes(codes: &[u8], bits: usize, (n, k): (usize, usize), out: &mut [
     }
 }
 
+/// Sums that are under way at once.
+const SUMS: usize = 4;
+
 /// What is done with the values of rows.
 trait Work {
     /// Rows.
@@ -201,7 +206,7 @@ trait Work {
     /// `len` values from column `at` on; what `sums` are is for each work to know.
     fn put<S: Simd>(&mut self, s: S, at: usize, v: S::V, len: usize, sum: &mut S::V);
     /// The end of a row.
-    fn end<S: Simd>(&mut self, s: S, row: usize, sums: [S::V; 2]);
+    fn end<S: Simd>(&mut self, s: S, row: usize, sums: [S::V; SUMS]);
 }
 
 struct Write<'a> {
@@ -219,7 +224,7 @@ impl Work for Write<'_> {
         f32::store_part(s, v, &mut self.out[at - self.start..], len);
     }
     #[inline(always)]
-    fn end<S: Simd>(&mut self, _: S, _: usize, _: [S::V; 2]) {}
+    fn end<S: Simd>(&mut self, _: S, _: usize, _: [S::V; SUMS]) {}
 }
 
 struct Dot<'a> {
@@ -237,8 +242,9 @@ impl Work for Dot<'_> {
         *sum = s.fma(v, f32::load_part(s, &self.x[at..], len), *sum);
     }
     #[inline(always)]
-    fn end<S: Simd>(&mut self, s: S, row: usize, sums: [S::V; 2]) {
-        self.out[row] = s.sum(s.add(sums[0], sums[1]));
+    fn end<S: Simd>(&mut self, s: S, row: usize, sums: [S::V; SUMS]) {
+        let [a, b, c, d] = sums;
+        self.out[row] = s.sum(s.add(s.add(a, b), s.add(c, d)));
     }
 }
 
@@ -285,7 +291,7 @@ struct Tables {
 impl<W: Work> Rows<'_, W> {
     #[inline(always)]
     fn all<S: Simd, L: Lookup>(mut self, s: S) {
-        let (w, len) = (self.w, self.w.segment());
+        let (w, len, early) = (self.w, self.w.segment(), self.w.scaled_early());
         let first = self.columns.start / len;
         let count = self.columns.end.div_ceil(len) - first;
         let parameters = &mut *scratch::floats(3 * count);
@@ -297,7 +303,7 @@ impl<W: Work> Rows<'_, W> {
         for i in 0..self.work.rows() {
             let row = self.first + i;
             read_parameters(s, w, row, (first * len, len), parameters);
-            let mut sums = [s.splat(0.0); 2];
+            let mut sums = [s.splat(0.0); SUMS];
             let mut segment = 0;
             while segment < count {
                 let from = (first + segment) * len;
@@ -309,17 +315,21 @@ impl<W: Work> Rows<'_, W> {
                 };
                 // Without a scaling the tables stay as they are for as long as the palette does.
                 let fresh = tables.choose(s, w, row, from) || w.scaling.is_some();
-                if fresh && w.scaled_early() {
+                if fresh && early {
                     tables.scale::<S>(s, w, affine);
                 }
                 let lookup = L::new(s, &tables.scaled);
-                let late = w.scaling.is_some() && !w.scaled_early();
-                if late {
-                    let work = &mut self.work;
-                    segment_of::<S, L, W, true>(s, w, (row, columns), &lookup, affine, &mut sums, work);
+                let run = Segment::<S, L> {
+                    w,
+                    row,
+                    columns,
+                    lookup,
+                    affine,
+                };
+                if w.scaling.is_some() && !early {
+                    run.each::<W, true>(s, &mut sums, &mut self.work);
                 } else {
-                    let work = &mut self.work;
-                    segment_of::<S, L, W, false>(s, w, (row, columns), &lookup, affine, &mut sums, work);
+                    run.each::<W, false>(s, &mut sums, &mut self.work);
                 }
                 segment += 1;
             }
@@ -379,6 +389,10 @@ impl Tables {
             }
             None => (0..plain.len()).for_each(|i| plain[i] = w.meaning.value(i as u8, w.bits)),
         }
+        // Above a code there may be bits of the next ones.
+        for i in 1 << w.bits..MAX_LANES {
+            self.plain[i] = self.plain[i - (1 << w.bits)];
+        }
         self.scaled = self.plain;
         true
     }
@@ -404,37 +418,82 @@ fn scaled<S: Simd>(s: S, rounding: Rounding, q: S::V, a: Affine<S::V>) -> S::V {
     rounding.apply(s, s.add(v, a.shift))
 }
 
-/// The values of a row's segment, by sixteen.
-#[inline(always)]
-fn segment_of<S: Simd, L: Lookup, W: Work, const LATE: bool>(
-    s: S,
-    w: &TableRows<'_>,
-    (row, columns): (usize, Range<usize>),
-    lookup: &L::Table<'_, S>,
+/// A segment of a row, and what its codes are looked up in.
+struct Segment<'a, S: Simd, L: Lookup> {
+    w: &'a TableRows<'a>,
+    row: usize,
+    columns: Range<usize>,
+    lookup: L::Table<'a, S>,
     affine: Affine<S::V>,
-    sums: &mut [S::V; 2],
-    work: &mut W,
-) {
-    let line = row / w.vector() * w.k;
-    let (mut at, mut turn) = (columns.start, 0);
-    while at < columns.end {
-        let count = (columns.end - at).min(16);
-        let bit = (line + at) * L::BITS;
-        let ready = w.codes[bit / 8..].first_chunk::<16>();
-        let ready = ready.filter(|_| bit.is_multiple_of(8) && count == 16);
-        let spread = if ready.is_none() { one_a_byte::<L>(w, line + at, count) } else { [0; 16] };
-        let mut first = 0;
+}
+
+impl<S: Simd, L: Lookup> Segment<'_, S, L> {
+    /// Gives all values to `work`, by sixteen: [`SUMS`] times sixteen at a time, then one by one, and in the end those that cannot
+    /// be read as they lie.
+    #[inline(always)]
+    fn each<W: Work, const LATE: bool>(&self, s: S, sums: &mut [S::V; SUMS], work: &mut W) {
+        let (start, len) = (self.columns.start, self.columns.len());
+        let code = self.row / self.w.vector() * self.w.k + start;
+        let bit = code * L::BITS;
+        let data = &self.w.codes[bit / 8..];
+        let readable = (data.len() + 2 * L::BITS).saturating_sub(16) / (2 * L::BITS);
+        let whole = if bit.is_multiple_of(8) { readable.min(len / 16) } else { 0 };
+        let mut i = 0;
+        while i + SUMS <= whole {
+            let mut n = 0;
+            while n < SUMS {
+                let bytes = &data[2 * L::BITS * (i + n)..];
+                self.ready::<W, LATE>(s, bytes, (start + 16 * (i + n), n), sums, work);
+                n += 1;
+            }
+            i += SUMS;
+        }
+        while i < whole {
+            let bytes = &data[2 * L::BITS * i..];
+            self.ready::<W, LATE>(s, bytes, (start + 16 * i, 0), sums, work);
+            i += 1;
+        }
+        while 16 * i < len {
+            let count = (len - 16 * i).min(16);
+            let spread = one_a_byte::<L>(self.w, code + 16 * i, count);
+            self.sixteen::<W, LATE, true>(s, &spread, (start + 16 * i, count, 0), sums, work);
+            i += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn ready<W: Work, const LATE: bool>(
+        &self,
+        s: S,
+        bytes: &[u8],
+        (at, sum): (usize, usize),
+        sums: &mut [S::V; SUMS],
+        work: &mut W,
+    ) {
+        if let Some(bytes) = bytes.first_chunk::<16>() {
+            self.sixteen::<W, LATE, false>(s, bytes, (at, 16, sum), sums, work);
+        }
+    }
+
+    /// `count` values for the columns from `at` on; one after the other they go to the sums from `sum` on.
+    #[inline(always)]
+    fn sixteen<W: Work, const LATE: bool, const SPREAD: bool>(
+        &self,
+        s: S,
+        bytes: &[u8; 16],
+        (at, count, sum): (usize, usize, usize),
+        sums: &mut [S::V; SUMS],
+        work: &mut W,
+    ) {
+        let (mut first, mut n) = (0, sum);
         while first < count {
-            let v = match ready {
-                Some(bytes) => L::values::<S, false>(s, lookup, w.meaning, bytes, first),
-                None => L::values::<S, true>(s, lookup, w.meaning, &spread, first),
-            };
-            let v = if LATE { scaled(s, w.rounding, v, affine) } else { v };
-            work.put(s, at + first, v, S::LANES.min(count - first), &mut sums[turn]);
-            turn ^= 1;
+            let v = L::values::<S, SPREAD>(s, &self.lookup, self.w.meaning, bytes, first);
+            let v = if LATE { scaled(s, self.w.rounding, v, self.affine) } else { v };
+            let len = if SPREAD { S::LANES.min(count - first) } else { S::LANES };
+            work.put(s, at + first, v, len, &mut sums[n % SUMS]);
+            n += 1;
             first += S::LANES;
         }
-        at += 16;
     }
 }
 

@@ -133,7 +133,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn lookup(self, table: Self::Table, bytes: &[u8]) -> (Self::V, Self::V);
 
     /// Codes `first..first + LANES` of the sixteen of `BITS` bits, from 1 to 8, that `bytes` begins with: one a lane. `first` is a
-    /// multiple of `LANES`; sixteen bytes are read.
+    /// multiple of `LANES`; sixteen bytes are read. Above a code of up to four bits there may be bits of the next ones.
     fn codes<const BITS: usize>(self, bytes: &[u8; 16], first: usize) -> Self::I;
     /// Looks up the low four bits of each lane.
     fn pick(self, table: Self::Table, index: Self::I) -> Self::V;

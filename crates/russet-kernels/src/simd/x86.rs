@@ -136,14 +136,14 @@ fn lookup_256(table: [__m256; 2], index: __m256i) -> __m256 {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn codes_256(bytes: __m256i, places: __m256i, shifts: __m256i, mask: i32) -> __m256i {
     let lanes = _mm256_srlv_epi32(_mm256_shuffle_epi8(bytes, places), shifts);
-    _mm256_and_si256(lanes, _mm256_set1_epi32(mask))
+    if mask < 16 { lanes } else { _mm256_and_si256(lanes, _mm256_set1_epi32(mask)) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 fn codes_512(bytes: __m512i, places: __m512i, shifts: __m512i, mask: i32) -> __m512i {
     let lanes = _mm512_srlv_epi32(_mm512_shuffle_epi8(bytes, places), shifts);
-    _mm512_and_si512(lanes, _mm512_set1_epi32(mask))
+    if mask < 16 { lanes } else { _mm512_and_si512(lanes, _mm512_set1_epi32(mask)) }
 }
 
 /// Entries of a table of 64 in four registers.
@@ -467,7 +467,8 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn fetch<const BITS: usize>(self, table: &[f32; 256], index: __m512i) -> __m512 {
         if BITS == 6 {
-            let parts = [0, 16, 32, 48].map(|i| self.load(&table[i..]));
+            let (a, b) = (self.load(table), self.load(&table[16..]));
+            let parts = [a, b, self.load(&table[32..]), self.load(&table[48..])];
             // SAFETY: `self` exists only where `detect` found the instructions; no memory is touched.
             return unsafe { pick64_512(parts, index) };
         }

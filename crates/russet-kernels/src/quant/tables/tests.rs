@@ -180,7 +180,7 @@ fn parts_that_do_not_fit_are_refused() {
 
 #[test]
 fn turned_codes_lie_the_other_way() {
-    let (n, k) = (70, 9);
+    let (n, k) = (70_usize, 9_usize);
     for bits in [1, 2, 3, 4, 6, 8] {
         let codes = Random::new(bits as u64).bytes((n * k * bits).div_ceil(8));
         let mut turned = vec![0; codes.len()];
