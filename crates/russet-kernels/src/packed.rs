@@ -13,6 +13,7 @@
 
 mod few;
 mod many;
+mod words;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use crate::simd::{Kernel, Simd};
 use crate::threads::{Pool, Rows};
 
 use half::f16;
+
+pub(crate) use words::{suits as suits_words, words_linear};
 
 /// Rows that lie side by side.
 pub const GROUP: usize = 16;
@@ -333,8 +336,9 @@ impl Kernel for Few {
 }
 
 /// A product whose result is shared out among tasks.
-struct Output<'a, Y> {
-    weights: &'a PackedRows,
+struct Output<'a, Y, W = PackedRows> {
+    weights: &'a W,
+    n: usize,
     out: Rows<'a, Y>,
     add: Option<&'a [Y]>,
 }
@@ -343,15 +347,18 @@ impl<'a, Y: Elem> Output<'a, Y> {
     fn new(product: &'a mut Product<'_, Y>) -> Self {
         Self {
             weights: product.weights,
+            n: product.weights.n,
             out: Rows::new(product.out, product.weights.n),
             add: product.add,
         }
     }
+}
 
+impl<Y: Elem, W> Output<'_, Y, W> {
     /// Writes a register of sums: rows `row..` (those that exist) of a token.
     #[inline(always)]
     fn write<S: Simd>(&self, s: S, sums: S::V, token: usize, row: usize) {
-        let n = self.weights.n;
+        let n = self.n;
         if row >= n {
             return;
         }
@@ -375,11 +382,11 @@ fn share(total: usize, codes: usize, threads: usize) -> usize {
 
 /// Which output has unit `at`, and which of its units that is, where an output has `units(output)` of them.
 #[inline(always)]
-fn locate<'a, 'b, Y>(
-    outputs: &'a [Option<Output<'b, Y>>],
+fn locate<'a, 'b, Y, W>(
+    outputs: &'a [Option<Output<'b, Y, W>>],
     mut at: usize,
-    units: impl Fn(&PackedRows) -> usize,
-) -> Option<(&'a Output<'b, Y>, usize)> {
+    units: impl Fn(&W) -> usize,
+) -> Option<(&'a Output<'b, Y, W>, usize)> {
     for output in outputs.iter().flatten() {
         let own = units(output.weights);
         if at < own {

@@ -13,10 +13,15 @@ fn talk(bundle: &Path, precision: Precision, all_logits: bool) -> Vec<Vec<f32>> 
     let mut options = OpenOptions::default();
     options.precision = precision;
     options.all_logits = all_logits;
-    let model = Model::open(bundle, &options).expect("a model");
+    talk_as(bundle, &options)
+}
+
+fn talk_as(bundle: &Path, options: &OpenOptions) -> Vec<Vec<f32>> {
+    let model = Model::open(bundle, options).expect("a model");
     let mut engine = model.sequential().expect("an engine");
     let rows = engine.call(&[5, 6, 7]).expect("a call").shape()[1];
-    assert_eq!(rows, if all_logits { 3 } else { 1 }, "{}", bundle.display());
+    let wanted = if options.all_logits { 3 } else { 1 };
+    assert_eq!(rows, wanted, "{}", bundle.display());
     engine.rewind(0).expect("to the start");
     let prompt: Vec<Token> = (5..25).collect();
     let mut rows = Vec::new();
@@ -67,6 +72,20 @@ fn the_last_row_alone_is_the_last_of_all_rows() {
                 "{} {precision:?}",
                 bundle.display()
             );
+        }
+    }
+}
+
+#[test]
+fn weights_read_in_place_give_the_same_logits() {
+    let mut options = OpenOptions::default();
+    options.no_repack = true;
+    for bundle in bundles() {
+        let packed = talk(&bundle, Precision::Fast, false);
+        let in_place = talk_as(&bundle, &options);
+        for (a, b) in packed.iter().zip(&in_place) {
+            let cosine = cosine(a, b);
+            assert!(cosine > 0.9999, "{}: cosine {cosine}", bundle.display());
         }
     }
 }

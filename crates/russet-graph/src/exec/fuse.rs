@@ -46,10 +46,12 @@ pub(crate) fn narrow_to_last_row(lowered: &mut Lowered, name: &str) {
     lowered.measure();
 }
 
-/// Packs weights and joins steps.
-pub(crate) fn fuse(lowered: &mut Lowered, pool: &Pool) -> Result<(), OpError> {
+/// Packs weights, where there is a pool to do it, and joins steps.
+pub(crate) fn fuse(lowered: &mut Lowered, pool: Option<&Pool>) -> Result<(), OpError> {
     let mut fusion = Fusion::new(lowered);
-    fusion.pack(pool)?;
+    if let Some(pool) = pool {
+        fusion.pack(pool)?;
+    }
     fusion.add_residuals();
     fusion.merge_products();
     fusion.join_activations();

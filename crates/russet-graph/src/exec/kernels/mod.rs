@@ -31,6 +31,7 @@ mod matmul;
 mod reduce;
 mod reference;
 mod sort;
+mod tables;
 mod weights;
 
 use std::fmt::Debug;

@@ -43,6 +43,9 @@ impl Lowering<'_> {
         if let Op::OpaqueKernel(kernel) = &node.op {
             return Err(kernel.refusal());
         }
+        if matches!(node.op, Op::LutToDense(_)) && self.palette(node)? {
+            return Ok(());
+        }
         if !self.plain_kinds(node) {
             return self.reference(node);
         }
@@ -289,36 +292,88 @@ impl Lowering<'_> {
     }
 
     fn blockwise(&mut self, node: &Node) -> Lower<()> {
-        let parts: Option<Vec<_>> = node.inputs.iter().map(|&id| self.constant_of(id)).collect();
-        let (dtype, shape) = self.ty(node.outputs[0])?;
-        let weights = parts.and_then(|p| Weights::codes(dtype, &p[0], &p[1], &p[2], &p[3]));
+        let (dtype, _) = self.ty(node.outputs[0])?;
+        let parts: Option<Vec<_>> = node.inputs[1..]
+            .iter()
+            .map(|&id| self.constant_of(id))
+            .collect();
+        let weights = parts.and_then(|p| {
+            let parameters = [&*p[0], &*p[1], &*p[2]];
+            match (self.constant_of(node.inputs[0]), self.compressed(node.inputs[0])) {
+                (Some(data), _) => Weights::codes(dtype, &data, parameters),
+                (None, Some(palette)) => palette.scaled(dtype, parameters),
+                (None, None) => None,
+            }
+        });
         match weights {
-            Some(w) if shape.len() > 2 => {
-                let value = Value::Stack {
-                    weights: Arc::new(w),
-                    layout: Layout::contiguous(&shape),
-                };
-                self.values.insert(node.outputs[0], value);
-                Ok(())
-            }
-            Some(w) => {
-                self.values.insert(
-                    node.outputs[0],
-                    Value::Weights {
-                        weights: Arc::new(w),
-                        transposed: false,
-                    },
-                );
-                Ok(())
-            }
+            Some(weights) => self.keep_compressed(node.outputs[0], weights),
             None => self.reference(node),
         }
     }
 
+    /// Compressed weights whose elements lie in the order of the value.
+    fn compressed(&self, id: ValueId) -> Option<Arc<Weights>> {
+        match self.values.get(&id)? {
+            Value::Weights {
+                weights,
+                transposed: false,
+            } => Some(weights.clone()),
+            Value::Stack { weights, layout } if layout.is_contiguous() => Some(weights.clone()),
+            _ => None,
+        }
+    }
+
+    fn keep_compressed(&mut self, id: ValueId, weights: Weights) -> Lower<()> {
+        let (_, shape) = self.ty(id)?;
+        let weights = Arc::new(weights);
+        let value = if shape.len() > 2 {
+            let layout = Layout::contiguous(&shape);
+            Value::Stack { weights, layout }
+        } else {
+            Value::Weights {
+                weights,
+                transposed: false,
+            }
+        };
+        self.values.insert(id, value);
+        Ok(())
+    }
+
+    /// Keeps a palette compressed where kernels read it: tables of plain floats, or of anything that is scaled to such.
+    fn palette(&mut self, node: &Node) -> Lower<bool> {
+        let id = node.outputs[0];
+        let (Some(indices), Some(lut)) = (
+            self.constant_of(node.inputs[0]),
+            self.constant_of(node.inputs[1]),
+        ) else {
+            return Ok(false);
+        };
+        let plain = matches!(lut.ty.dtype, DType::F32 | DType::F16 | DType::BF16);
+        let axis = self.axis_of(node, 2).unwrap_or(0);
+        let weights = Weights::palette(&indices, &lut, axis);
+        match weights.filter(|_| plain || self.only_scaled(id)) {
+            Some(weights) => self.keep_compressed(id, weights).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether a value is nothing but the data of `blockwise_shift_scale`.
+    fn only_scaled(&self, id: ValueId) -> bool {
+        let body = &self.graph.body;
+        let other = |n: &Node| {
+            let data = matches!(n.op, Op::BlockwiseShiftScale(_)) && n.inputs[0] == id;
+            let operands = n.inputs.iter().skip(usize::from(data));
+            operands.copied().chain(captured(n)).any(|i| i == id)
+        };
+        !body.results.contains(&id) && !body.nodes.iter().any(other)
+    }
+
     /// Weights that a product with `id` as its right operand may read row by row.
     fn right_weights(&self, id: ValueId) -> Option<Arc<Weights>> {
-        if let Some((weights, true)) = self.weights(id) {
-            return Some(weights);
+        match self.weights(id) {
+            Some((weights, true)) => return Some(weights),
+            Some((weights, false)) => return weights.turned().map(Arc::new),
+            None => {}
         }
         let Some(Value::View(ViewDraft {
             home: Home::Constant(c),

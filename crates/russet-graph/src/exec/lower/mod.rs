@@ -389,6 +389,11 @@ impl<'a> Lowering<'a> {
             return Ok(v.clone());
         }
         let view = match self.values.get(&id).cloned() {
+            Some(Value::Weights { weights, .. } | Value::Stack { weights, .. })
+                if !weights.has_plain_elements() =>
+            {
+                return Err(OpError::Unknown("elements of weights of this kind"));
+            }
             Some(Value::Weights {
                 weights,
                 transposed,
