@@ -5,11 +5,12 @@ use divan::{Bencher, black_box};
 use half::f16;
 use russet_kernels::attention::{Attention, Heads, HeadsMut, attention};
 use russet_kernels::elem::Rounding;
-use russet_kernels::elementwise::{Unary, silu_mul, unary};
+use russet_kernels::elementwise::{Activation, Unary, gated, unary};
 use russet_kernels::linear::linear;
-use russet_kernels::norm::rms_norm;
+use russet_kernels::norm::{Norm, rms_norm};
 use russet_kernels::packed::{Bits, BlockSource, PackedRows, Product, packed_linear};
 use russet_kernels::quant::{BlockRows, Code, DenseRows, Floats};
+use russet_kernels::rope::RowsOf;
 use russet_kernels::threads::Pool;
 
 fn main() {
@@ -202,13 +203,24 @@ fn attention_prefill<const T: usize>(bencher: Bencher<'_, '_>, m: usize) {
 #[divan::bench]
 fn norm_576(bencher: Bencher<'_, '_>) {
     let (pool, x, scale, mut y) = (Pool::new(1), numbers(576), numbers(576), numbers(576));
-    bencher.bench_local(|| rms_norm(&pool, black_box(&x), (&scale, 1e-5), false, &mut y));
+    let norm = Norm {
+        x: RowsOf {
+            data: &x,
+            stride: 576,
+            width: 576,
+        },
+        scale: &scale,
+        eps: 1e-5,
+        in_order: false,
+        add: None,
+    };
+    bencher.bench_local(|| rms_norm(&pool, black_box(&norm), &mut y));
 }
 
 #[divan::bench]
 fn silu_mul_1536(bencher: Bencher<'_, '_>) {
     let (gate, up, mut y) = (numbers(1536), numbers(1536), numbers(1536));
-    bencher.bench_local(|| silu_mul(black_box(&gate), &up, &mut y));
+    bencher.bench_local(|| gated(Activation::Silu, black_box(&gate), &up, &mut y));
 }
 
 #[divan::bench(args = [Unary::Neg, Unary::Exp, Unary::GeluTanh, Unary::Gelu])]
