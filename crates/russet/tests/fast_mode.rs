@@ -106,3 +106,54 @@ fn products_are_joined_in_the_narrowed_layer_too() {
     assert!(counts.iter().all(|[alone, all]| alone == all), "{counts:?}");
     assert!(counts.iter().any(|[alone, _]| *alone > 0), "{counts:?}");
 }
+
+/// What the layers of every architecture are planned as; `|` begins a layer.
+const LAYERS: [(&str, &str); 6] = [
+    (
+        "qwen2",
+        "rms_norm linear_add rope update update attention linear_add rms_norm linears silu_mul linear_add",
+    ),
+    (
+        "qwen3-4bit",
+        "rms_norm linear norm_rope update update attention linear_add rms_norm linears silu_mul linear_add",
+    ),
+    (
+        "gemma3",
+        "rms_norm linear norm_rope update update attention linear rms_norm_add \
+         rms_norm linears gelu_mul linear rms_norm_add",
+    ),
+    (
+        "softcap",
+        "rms_norm linear rope update update attention linear_add rms_norm linears gelu_mul linear_add",
+    ),
+    (
+        "moe-4bit",
+        "rms_norm linear norm_rope update update attention linear_add rms_norm \
+         linear cast softmax top_k reduce_sum elementwise gather_mm silu_mul gather_mm weighted_sum_add",
+    ),
+    (
+        "delta",
+        "rms_norm linears copy copy update elementwise elementwise elementwise sigmoid gated_delta update \
+         rms_norm silu_mul linear_add rms_norm linears silu_mul linear_add",
+    ),
+];
+
+#[test]
+fn layers_are_planned_as_few_steps() {
+    for (name, layer) in LAYERS {
+        let bundle = bundles().into_iter().find(|b| b.ends_with(name));
+        let mut options = OpenOptions::default();
+        options.all_logits = true;
+        let model = Model::open(&bundle.expect(name), &options).expect("a model");
+        let tables = |name: &&str| *name != "rope_tables";
+        let steps: Vec<&str> = model
+            .function()
+            .expect("a plan")
+            .steps()
+            .map(|s| s.name)
+            .filter(tables)
+            .collect();
+        let (steps, layer) = (steps.join(" "), format!(" {layer} "));
+        assert!(steps.contains(&layer), "{name}: {steps}");
+    }
+}
