@@ -8,7 +8,7 @@ use russet_kernels::threads::Pool;
 use crate::exec::{Executor, Input, Plan, PlanOptions, Precision, States};
 use crate::interpret;
 use crate::tensor::Tensor;
-use crate::text::parse;
+use crate::text::{Text, parse};
 use crate::types::DType;
 
 struct Program {
@@ -87,7 +87,11 @@ fn module(program: &Program) -> String {
 #[test]
 fn programs_become_few_steps_that_compute_the_same() {
     for program in PROGRAMS {
-        let module = parse(&module(program)).expect(program.body);
+        let text = Text {
+            text: module(program),
+            blobs: Vec::new(),
+        };
+        let module = parse(&text).expect(program.body);
         let options = PlanOptions {
             precision: Precision::Fast,
             ..PlanOptions::default()
