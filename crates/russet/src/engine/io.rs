@@ -7,11 +7,11 @@ use russet_graph::types::{DType, TensorType};
 use super::EngineError;
 
 /// Names of the token input, newest first.
-const TOKENS: [&str; 2] = ["input_ids", "in_new_token_ids"];
+pub(crate) const TOKENS: [&str; 2] = ["input_ids", "in_new_token_ids"];
 /// Names of the position input.
-const POSITIONS: [&str; 2] = ["position_ids", "pos_ids"];
+pub(crate) const POSITIONS: [&str; 2] = ["position_ids", "pos_ids"];
 /// Names of the logits output.
-const LOGITS: [&str; 2] = ["logits", "out_logits"];
+pub(crate) const LOGITS: [&str; 2] = ["logits", "out_logits"];
 
 /// What a state is for, which decides whether an engine can go back (contract B §5.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ mod sequential;
 
 use russet_graph::exec::{PlanError, RunError};
 
-pub(crate) use io::logits_of;
 pub use io::{Io, StateKind};
+pub(crate) use io::{LOGITS, POSITIONS, TOKENS, logits_of};
 pub use sequential::{EngineOptions, SequentialEngine};
 
 /// A token's number in the vocabulary.

@@ -6,13 +6,13 @@ mod npy;
 mod npz;
 mod safetensors;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::{fs, io, process};
+use std::{fs, io};
 
 use russet_graph::tensor::Tensor;
 use russet_graph::types::DType;
+
+use crate::replace::replace;
 
 /// Tensors with their names, in the order of the file. The tensor of a `.npy` has an empty name.
 pub type NamedTensors = Vec<(String, Tensor)>;
@@ -172,28 +172,6 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), TensorFile
         path: path.into(),
         source,
     })
-}
-
-/// Gives a file its content in one step: it is written beside it and renamed. What is no file (a pipe, a device) is written to.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let target = match fs::canonicalize(path) {
-        Ok(target) if !target.is_file() => return fs::write(target, bytes),
-        Ok(target) => target,
-        Err(_) => path.into(),
-    };
-    let name = target.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let mut part = OsString::from(".");
-    part.push(name);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    part.push(format!(".{}-{count}.part", process::id()));
-    let part = target.with_file_name(part);
-    let done = fs::write(&part, bytes).and_then(|()| fs::rename(&part, &target));
-    if done.is_err() {
-        // The reason is told; that nothing is left to remove is one of the reasons there may be.
-        let _ = fs::remove_file(&part);
-    }
-    done
 }
 
 #[cfg(test)]
