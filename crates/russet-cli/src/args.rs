@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use russet::{EngineError, EngineVariant, OpenOptions};
 
 /// Run, check and inspect Apple's Core AI language-model bundles, on any machine.
 #[derive(Debug, Parser)]
@@ -119,7 +120,7 @@ pub(crate) struct RunArgs {
     /// What to ask; "-" reads it from standard input
     pub(crate) prompt: String,
     /// Give the prompt to the model as it is, without the chat template
-    #[arg(long, conflicts_with = "system")]
+    #[arg(long, conflicts_with_all = ["system", "session"])]
     pub(crate) no_template: bool,
     #[command(flatten)]
     pub(crate) talk: TalkArgs,
@@ -144,12 +145,11 @@ pub(crate) struct TalkArgs {
     pub(crate) max_tokens: Option<usize>,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
-    /// Threads to compute with [default: the CPUs that the process may use]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) threads: Option<u16>,
-    /// How closely to follow the file's arithmetic
-    #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
-    pub(crate) precision: PrecisionArg,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// Goes on with the conversation of this file where it is there, and keeps it there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) session: Option<PathBuf>,
     /// Say what is loaded, how the prompt reads and how fast it goes, on standard error
     #[arg(long, short)]
     pub(crate) verbose: bool,
@@ -175,12 +175,8 @@ pub(crate) struct BenchArgs {
     /// Chooses the random tokens of the prompts
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Threads to compute with [default: the CPUs that the process may use]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) threads: Option<u16>,
-    /// How closely to follow the file's arithmetic
-    #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
-    pub(crate) precision: PrecisionArg,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -189,10 +185,66 @@ pub(crate) struct BenchArgs {
     pub(crate) output_json: Option<PathBuf>,
 }
 
+/// How a model is run. Flags are those of Apple's `llm-runner` where it has them.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct EngineArgs {
+    /// Threads to compute with [default: the CPUs that the process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// How closely to follow the file's arithmetic
+    #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
+    pub(crate) precision: PrecisionArg,
+    /// auto, coreai-sequential, coreai-pipelined or static-shape; auto goes by the model's functions
+    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = ENGINE)]
+    pub(crate) inference_engine_variant: String,
+    /// How caches get their memory: auto, growing, fixed_size, or chunked, a sliding window in which a conversation never ends
+    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = ENGINE)]
+    pub(crate) kv_cache_strategy: String,
+    /// Tokens that growing caches have room for at first [default: 256], and caches of fixed size for good
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = ENGINE)]
+    pub(crate) kv_cache_initial_capacity: Option<u32>,
+    /// The most tokens to hold; of a sliding window its length [default: what the model takes]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = ENGINE)]
+    pub(crate) max_context: Option<u32>,
+    /// Of a sliding window, the first tokens, which are never forgotten [default: 4]
+    #[arg(long, value_name = "N", help_heading = ENGINE)]
+    pub(crate) attention_sinks: Option<u32>,
+    /// Tokens of a long prompt that are processed at once [default: the bundle's word, else 512]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = ENGINE)]
+    pub(crate) chunk_size: Option<u32>,
+    /// Prompts up to this length are processed in one piece [default: the bundle's word, else twice the chunk]
+    #[arg(long, value_name = "N", help_heading = ENGINE)]
+    pub(crate) chunk_threshold: Option<u32>,
+}
+
+/// The heading of the flags that few will need.
+const ENGINE: &str = "Engine and caches";
+
+impl EngineArgs {
+    /// How to open a model.
+    ///
+    /// # Errors
+    /// A name that is none of an engine or a cache strategy.
+    pub(crate) fn options(&self) -> Result<OpenOptions, EngineError> {
+        let size = |n: Option<u32>| n.map(|n| n as usize);
+        let mut options = OpenOptions::default();
+        options.threads = self.threads.map_or(0, usize::from);
+        options.precision = self.precision.into();
+        options.variant = EngineVariant::parse(&self.inference_engine_variant)?;
+        options.kv_cache = self.kv_cache_strategy.parse()?;
+        options.kv_capacity = size(self.kv_cache_initial_capacity);
+        options.max_context = size(self.max_context);
+        options.attention_sinks = size(self.attention_sinks);
+        options.chunk = size(self.chunk_size);
+        options.chunk_threshold = size(self.chunk_threshold);
+        Ok(options)
+    }
+}
+
 /// How closely to follow the file's arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum PrecisionArg {
-    /// Quantised weights take activations in 8 bits; other sums are f32
+    /// Sums are f32, and products with quantised weights take activations as integers of 16 bits
     Fast,
     /// Every step rounds as Apple's CPU runtime rounds it; many times slower
     Exact,
@@ -268,7 +320,7 @@ pub(crate) struct PlanArgs {
     /// Print the steps that a function is planned as: kernel, shapes, bytes, operations
     #[arg(long, conflicts_with_all = ["text", "verify_hash"])]
     pub(crate) plan: bool,
-    /// Run the function and print the time of every step
+    /// With --plan: run the function and print the time of every step
     #[arg(long, requires = "plan")]
     pub(crate) profile: bool,
     /// The function [default: the one that the model runs, main]
@@ -419,7 +471,7 @@ mod tests {
             panic!("not run")
         };
         assert_eq!(
-            (args.talk.max_tokens, args.talk.threads),
+            (args.talk.max_tokens, args.talk.engine.threads),
             (Some(5), Some(2))
         );
         assert_eq!(

@@ -41,6 +41,12 @@ pub(crate) enum Failure {
     /// Options that make no sense.
     #[error(transparent)]
     Usage(#[from] russet::SamplingError),
+    /// An engine or a cache strategy that does not exist.
+    #[error(transparent)]
+    Engine(#[from] russet::EngineError),
+    /// A file of states without any.
+    #[error("{} holds no state: they are called state.NAME", .0.display())]
+    NoState(PathBuf),
     /// An asset that is broken, or not the one its digest is of.
     #[error("{}", path.display())]
     Asset {
@@ -79,7 +85,7 @@ impl Failure {
     /// The exit code: 2 for wrong usage, as for arguments that do not parse.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Usage(_) => ExitCode::from(2),
+            Self::Usage(_) | Self::Engine(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }

@@ -71,7 +71,7 @@ pub fn bench(
     let mut random = SplitMix(options.seed);
     let mut trials = Vec::with_capacity(options.trials);
     for round in 0..=options.trials {
-        let trial = trial(&mut engine, options, vocab, &mut random)?;
+        let trial = trial(&mut *engine, options, vocab, &mut random)?;
         if round > 0 {
             on_trial(&trial);
             trials.push(trial);
@@ -101,7 +101,7 @@ fn trial(
     let prefill = start.elapsed();
     let start = Instant::now();
     for _ in 0..options.generate {
-        let token = largest(engine.logits());
+        let token = engine.logits().argmax();
         engine.feed(&[token], &never)?;
     }
     Ok(Trial {
@@ -112,11 +112,6 @@ fn trial(
 
 fn rate(tokens: usize, time: Duration) -> f64 {
     tokens as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE)
-}
-
-fn largest(logits: &[f32]) -> Token {
-    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    best.map_or(0, |(i, _)| i as Token)
 }
 
 /// Steele, Lea and Flood's generator (OOPSLA 2014), from a seed: the tokens of `llm-benchmark`'s prompts.

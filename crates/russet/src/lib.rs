@@ -23,6 +23,7 @@ mod generate;
 mod open;
 mod planned;
 mod replace;
+mod runnable;
 pub mod sample;
 mod session;
 mod stop;
@@ -33,8 +34,10 @@ pub mod tokenizer;
 pub use audit::{AuditOptions, audit};
 pub use bundle::{BundleError, LanguageBundle, ModelBundle};
 pub use call::{CallError, Function, Results};
-pub use engine::{Engine, EngineError, SequentialEngine, Token};
-pub use generate::{GenerateOptions, Generated, StopReason, generate};
+pub use engine::{
+    Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Snapshot, Token,
+};
+pub use generate::{GenerateOptions, Generated, StopReason, generate, generate_ahead};
 pub use open::{
     Error, Model, ModelSource, OpenOptions, files, open_module, open_module_in, read_asset,
     read_asset_in, read_gguf,

@@ -4,28 +4,33 @@ use std::fs;
 use std::io::Read;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::OnceLock;
 
 use russet_formats::aimodel::{self, AimodelAsset};
 use russet_formats::checkpoint;
 use russet_formats::gguf::{self, Gguf, GgufTokenizer};
-use russet_graph::exec::{Plan, PlanError, PlanOptions, Precision};
+use russet_graph::exec::{Plan, PlanError, Precision};
 use russet_graph::graph::Module;
 use russet_graph::verify::{Violation, verify};
 use russet_kernels::mem::{FileMap, SharedBytes};
-use russet_kernels::threads::Pool;
 use serde_json::Value;
 
 use crate::bundle::{
-    ArchiveSource, BundleError, DirectorySource, LanguageBundle, LanguageConfig, Source, inside,
-    regular,
+    ArchiveSource, BundleError, DirectorySource, LanguageBundle, Source, inside, regular,
 };
-use crate::engine::{EngineError, EngineOptions, SequentialEngine, Token};
+use crate::engine::{Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Token};
+use crate::runnable::{Runnable, digest};
 use crate::sample::SamplingError;
 use crate::session::Chat;
 use crate::stop::{StopSources, stop_tokens};
 use crate::template::{ChatTemplate, Message, RenderOptions, TemplateError};
+use crate::tensors::TensorFileError;
 use crate::tokenizer::{self, Tokenizer, TokenizerError};
+
+/// The function that runs where nothing says another.
+const MAIN: &str = "main";
+/// The most tokens to hold where nothing says.
+const DEFAULT_CONTEXT: usize = 4096;
 
 /// Anything that can go wrong between a path and an answer.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +98,9 @@ pub enum Error {
     /// A sampling number.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
+    /// A file of tensors: a saved session.
+    #[error(transparent)]
+    Tensors(#[from] TensorFileError),
     /// Something the model lacks.
     #[error("{0}")]
     Missing(String),
@@ -110,6 +118,18 @@ pub struct OpenOptions {
     pub precision: Precision,
     /// Make logits for every token of a prompt, as the function does, and not for the last one only.
     pub all_logits: bool,
+    /// Which engine; `None` leaves it to the model's structure ([`EngineVariant::select`]).
+    pub variant: Option<EngineVariant>,
+    /// How caches get their memory.
+    pub kv_cache: KvCacheStrategy,
+    /// Tokens that growing caches have room for at first, and caches of fixed size for good.
+    pub kv_capacity: Option<usize>,
+    /// Of [`KvCacheStrategy::Chunked`], the tokens at the start that are never forgotten; 4 where nothing is said.
+    pub attention_sinks: Option<usize>,
+    /// Tokens of a long prompt that are processed at once; the bundle's word, else 512.
+    pub chunk: Option<usize>,
+    /// Prompts up to this length are processed in one piece; the bundle's word, else twice the chunk.
+    pub chunk_threshold: Option<usize>,
 }
 
 /// Where a model came from.
@@ -172,10 +192,9 @@ impl ModelSource {
 pub struct Model {
     name: String,
     source: ModelSource,
-    module: Arc<Module>,
-    plan: Arc<Plan>,
-    pool: Arc<Pool>,
-    engine: EngineOptions,
+    main: String,
+    runnable: Runnable,
+    fingerprint: OnceLock<String>,
     words: Words,
 }
 
@@ -280,22 +299,19 @@ impl Model {
     /// As for [`Model::open`].
     pub fn open_source(source: &dyn Source, options: &OpenOptions) -> Result<Self, Error> {
         let bundle = LanguageBundle::read(source)?;
-        let ids = &bundle.language.eos_token_ids;
+        let language = &bundle.language;
         let (mut this, words) = beside(
-            || Words::of_folder(source, ids),
+            || Words::of_folder(source, &language.eos_token_ids),
             || {
-                Self::plan(
-                    module_in(source, &bundle.main)?,
-                    bundle.language.main_function(),
-                    &bundle.model.name,
-                    ModelSource::Bundle,
-                    options,
-                )
+                let module = module_in(source, &bundle.main)?;
+                let (main, name) = (language.main_function(), bundle.model.name.clone());
+                let context = language.max_context_length;
+                let runnable = Runnable::new(module, main, context, options)?;
+                Ok(Self::new(name, ModelSource::Bundle, main, runnable))
             },
         )?;
         this.words = words;
-        this.limit(bundle.language.max_context_length, options);
-        this.chunks(&bundle.language);
+        this.runnable.configure(language, options);
         if this.words.tokenizer.is_none() && !bundle.language.embedded_tokenizer {
             return Err(Error::Missing(format!(
                 "{}: the tokenizer is not in the bundle; put the tokenizer.json of {} into its tokenizer/ directory",
@@ -307,17 +323,9 @@ impl Model {
     }
 
     fn open_asset(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
-        let name = path
-            .file_stem()
-            .map_or_else(String::new, |s| s.to_string_lossy().into_owned());
-        let mut this = Self::plan(
-            module_in(&DirectorySource::new(path), "")?,
-            "main",
-            &name,
-            ModelSource::Asset,
-            options,
-        )?;
-        this.limit(4096, options);
+        let module = module_in(&DirectorySource::new(path), "")?;
+        let runnable = Runnable::new(module, MAIN, DEFAULT_CONTEXT, options)?;
+        let mut this = Self::new(stem(path), ModelSource::Asset, MAIN, runnable);
         // An asset inside a bundle's directory has the bundle's tokenizer beside it.
         if let Some(parent) = path.parent() {
             this.words = Words::of_folder(&DirectorySource::new(parent), &[])?;
@@ -334,64 +342,26 @@ impl Model {
             path: path.into(),
             source,
         })?;
-        let name = path
-            .file_stem()
-            .map_or_else(String::new, |s| s.to_string_lossy().into_owned());
         let (mut this, words) = beside(
             || Words::of_gguf(&file, path),
-            || Self::plan(model.module, "main", &name, ModelSource::Gguf, options),
+            || {
+                let context = model.config.context;
+                let runnable = Runnable::new(model.module, MAIN, context, options)?;
+                Ok(Self::new(stem(path), ModelSource::Gguf, MAIN, runnable))
+            },
         )?;
         this.words = words;
-        this.limit(model.config.context, options);
         Ok(this)
     }
 
-    fn plan(
-        module: Module,
-        function: &str,
-        name: &str,
-        source: ModelSource,
-        options: &OpenOptions,
-    ) -> Result<Self, Error> {
-        verify(&module)?;
-        if module.graph(function).is_none() {
-            let known: Vec<&str> = module.functions().map(|g| &*g.name).collect();
-            return Err(Error::Missing(format!(
-                "the program has no function {function:?}; it has {}",
-                known.join(", ")
-            )));
-        }
-        let pool = Arc::new(Pool::new(options.threads));
-        let plan = Plan::build(
-            &module,
-            function,
-            &plan_options(&module, function, options, &pool),
-        )?;
-        Ok(Self {
-            name: name.into(),
+    fn new(name: String, source: ModelSource, main: &str, runnable: Runnable) -> Self {
+        Self {
+            name,
             source,
-            module: Arc::new(module),
-            plan: Arc::new(plan),
-            pool,
-            engine: EngineOptions::new(4096),
+            main: main.into(),
+            runnable,
+            fingerprint: OnceLock::new(),
             words: Words::default(),
-        })
-    }
-
-    /// The context length: what the model says, what the caller wants, what static caches hold.
-    fn limit(&mut self, model: usize, options: &OpenOptions) {
-        let wanted = options.max_context.unwrap_or(model);
-        let held = held(&self.plan).unwrap_or(usize::MAX);
-        self.engine.max_context = wanted.min(model).min(held);
-    }
-
-    fn chunks(&mut self, language: &LanguageConfig) {
-        if let Some(size) = language.prefill_chunk_size {
-            self.engine.chunk = size;
-            self.engine.chunk_threshold = 2 * size;
-        }
-        if let Some(threshold) = language.prefill_chunk_threshold {
-            self.engine.chunk_threshold = threshold;
         }
     }
 
@@ -407,22 +377,38 @@ impl Model {
 
     /// The program.
     pub fn module(&self) -> &Module {
-        &self.module
+        &self.runnable.module
     }
 
-    /// The plan of the function that runs.
-    pub fn function(&self) -> &Plan {
-        &self.plan
+    /// The plan of the function that runs; `None` for a model whose functions have fixed shapes, which has many.
+    pub fn function(&self) -> Option<&Plan> {
+        self.runnable.plan().map(|p| &**p)
+    }
+
+    /// The engine that runs it.
+    pub fn variant(&self) -> EngineVariant {
+        self.runnable.variant
     }
 
     /// The threads it computes with.
     pub fn threads(&self) -> usize {
-        self.pool.threads()
+        self.runnable.pool.threads()
     }
 
     /// The most tokens it holds.
     pub fn max_context(&self) -> usize {
-        self.engine.max_context
+        self.runnable.context()
+    }
+
+    /// Entries of the vocabulary, as the logits have them; `usize::MAX` where the program does not say.
+    pub fn vocabulary(&self) -> usize {
+        self.runnable.vocabulary(&self.main)
+    }
+
+    /// Its name and a number that tells its program from others: what saved sessions are of.
+    pub fn fingerprint(&self) -> &str {
+        let make = || format!("{} {:016x}", self.name, digest(self.module()));
+        self.fingerprint.get_or_init(make)
     }
 
     /// The tokenizer; an error where the model has none.
@@ -468,42 +454,35 @@ impl Model {
     }
 
     /// A new engine with empty caches.
-    pub fn engine(&self) -> Result<SequentialEngine, Error> {
-        Ok(SequentialEngine::new(
-            self.plan.clone(),
-            self.pool.clone(),
-            self.engine.clone(),
-        )?)
+    ///
+    /// # Errors
+    /// [`Error::Engine`] where the functions are none of a language model, the caches cannot be as they were asked to be, or
+    /// memory is short.
+    pub fn engine(&self) -> Result<Box<dyn Engine>, Error> {
+        Ok(self.runnable.engine()?)
+    }
+
+    /// A new engine over one dynamic function, with its calls and states open to view.
+    ///
+    /// # Errors
+    /// Those of [`Model::engine`]; where the model has functions of fixed shapes.
+    pub fn sequential(&self) -> Result<SequentialEngine, Error> {
+        Ok(self.runnable.sequential()?)
     }
 
     /// A new conversation.
+    ///
+    /// # Errors
+    /// Those of [`Model::engine`].
     pub fn chat(&self) -> Result<Chat<'_>, Error> {
         Ok(Chat::new(self, self.engine()?))
     }
 }
 
-/// How many tokens the caches of a plan hold, where it fixes that.
-pub(crate) fn held(plan: &Plan) -> Option<usize> {
-    let caches = plan
-        .states()
-        .iter()
-        .filter(|s| s.ty.rank() == 5 && s.name.to_ascii_lowercase().contains("cache"));
-    let extents = caches.filter_map(|s| s.ty.shape[3].as_const());
-    extents.filter_map(|n| usize::try_from(n).ok()).min()
-}
-
-pub(crate) fn plan_options(
-    module: &Module,
-    function: &str,
-    options: &OpenOptions,
-    pool: &Arc<Pool>,
-) -> PlanOptions {
-    let logits = module.graph(function).and_then(crate::engine::logits_of);
-    let mut plan = PlanOptions::default();
-    plan.precision = options.precision;
-    plan.pool = Some(pool.clone());
-    plan.last_row_of = logits.filter(|_| !options.all_logits);
-    plan
+/// The name of a file or folder without its extension.
+fn stem(path: &Path) -> String {
+    let stem = path.file_stem().map(|s| s.to_string_lossy());
+    stem.map_or_else(String::new, |s| s.into_owned())
 }
 
 fn map(path: &Path) -> Result<SharedBytes, Error> {

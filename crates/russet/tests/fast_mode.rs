@@ -14,7 +14,7 @@ fn talk(bundle: &Path, precision: Precision, all_logits: bool) -> Vec<Vec<f32>> 
     options.precision = precision;
     options.all_logits = all_logits;
     let model = Model::open(bundle, &options).expect("a model");
-    let mut engine = model.engine().expect("an engine");
+    let mut engine = model.sequential().expect("an engine");
     let rows = engine.call(&[5, 6, 7]).expect("a call").shape()[1];
     assert_eq!(rows, if all_logits { 3 } else { 1 }, "{}", bundle.display());
     engine.rewind(0).expect("to the start");
@@ -77,7 +77,7 @@ fn products_are_joined_in_the_narrowed_layer_too() {
         let mut options = OpenOptions::default();
         options.all_logits = all_logits;
         let model = Model::open(bundle, &options).expect("a model");
-        let steps = model.function().steps();
+        let steps = model.function().expect("a plan").steps();
         steps.filter(|s| s.name == "linears").count()
     };
     let counts: Vec<[usize; 2]> = bundles()

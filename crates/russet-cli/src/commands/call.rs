@@ -66,7 +66,11 @@ fn given(args: &CallArgs) -> Result<(NamedTensors, NamedTensors), Failure> {
     if let Some(file) = &args.states {
         let held = tensors::read(file)?.into_iter();
         let state = |(key, tensor): (String, _)| Some((key.strip_prefix("state.")?.into(), tensor));
+        let before = states.len();
         states.extend(held.filter_map(state));
+        if states.len() == before {
+            return Err(Failure::NoState(file.clone()));
+        }
     }
     Ok((inputs, states))
 }

@@ -1,6 +1,7 @@
 //! `russet chat MODEL`: a conversation, in a terminal or over pipes.
 
 use std::io::{self, BufRead, IsTerminal, Lines, StdinLock};
+use std::path::Path;
 
 use russet::{Chat, GenerateOptions, StopReason};
 use rustyline::DefaultEditor;
@@ -9,11 +10,13 @@ use rustyline::error::ReadlineError;
 use super::run::introduce;
 use super::talk;
 use crate::args::ChatArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::interrupt;
 
 const HELP: &str = "\
 /clear   forget the conversation
+/save FILE   keep the conversation in a file, to go on with it later
+/load FILE   go on with a conversation that was kept
 /system TEXT   set the instructions and forget the conversation
 /help    this
 /quit    leave (so does Ctrl-D, or Ctrl-C twice)
@@ -23,7 +26,7 @@ Ctrl-C interrupts an answer. Anything else is said to the model.";
 pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
     let model = talk::open(&args.model, &args.talk)?;
     let mut talk = Conversation {
-        chat: model.chat()?,
+        chat: talk::begin(&model, &args.talk)?,
         options: talk::options(&args.talk),
         system: args.talk.system.clone(),
         verbose: args.talk.verbose,
@@ -36,7 +39,7 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
             break;
         }
     }
-    Ok(())
+    talk::keep(&talk.chat, &args.talk)
 }
 
 /// The conversation and how it is held.
@@ -55,6 +58,12 @@ impl Conversation<'_> {
             ("/quit" | "/exit", "") => return Ok(false),
             ("/help", "") => eprintln!("{HELP}"),
             ("/clear", "") => self.restart(),
+            ("/save", file) if !file.is_empty() => {
+                report(self.chat.save(Path::new(file.trim())), "kept");
+            }
+            ("/load", file) if !file.is_empty() => {
+                report(self.chat.load(Path::new(file.trim())), "loaded");
+            }
             ("/system", text) => {
                 self.system = Some(text.trim().to_owned()).filter(|t| !t.is_empty());
                 self.restart();
@@ -86,6 +95,14 @@ impl Conversation<'_> {
             talk::figures(&reply);
         }
         Ok(())
+    }
+}
+
+/// Says what became of a command; one that fails does not end the conversation.
+fn report(result: Result<(), russet::Error>, done: &str) {
+    match result {
+        Ok(()) => eprintln!("({done})"),
+        Err(error) => eprintln!("{}", chain(&error)),
     }
 }
 

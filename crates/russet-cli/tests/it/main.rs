@@ -5,4 +5,5 @@ mod bench;
 mod call;
 mod inspect;
 mod retarget;
+mod session;
 mod tools;

@@ -34,7 +34,7 @@ pub struct PlanOptions {
 pub enum Precision {
     /// Every operation rounds where the reference runtime rounds.
     Exact,
-    /// Products with quantised weights take their activations in 8 bits, other sums are f32, and steps are joined.
+    /// Products with quantised weights take their activations as integers of 16 bits, other sums are f32, and steps are joined.
     #[default]
     Fast,
 }

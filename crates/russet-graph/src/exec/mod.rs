@@ -14,11 +14,13 @@ mod kernels;
 mod layout;
 mod lower;
 mod run;
+mod states;
 mod view;
 mod work;
 
 pub use build::{Plan, PlanError, PlanOptions, PlanState, Precision, StepInfo};
-pub use run::{Executor, Input, RunError, States};
+pub use run::{Executor, Input, RunError};
+pub use states::States;
 pub use view::{MAX_RANK, View};
 pub use work::StepWork;
 

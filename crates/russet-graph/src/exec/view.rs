@@ -147,6 +147,17 @@ impl<'a> View<'a> {
             .get(self.geometry.offset * size..(self.geometry.offset + self.len()) * size)
     }
 
+    /// The bytes of row `row` (all axes but the last counted together), where its elements lie side by side; `None` too where
+    /// there is no such row.
+    pub fn row_bytes(&self, row: usize) -> Option<&'a [u8]> {
+        let (n, stride, rows) = self.geometry.rows();
+        if row >= rows || (stride != 1 && n > 1) {
+            return None;
+        }
+        let (size, at) = (self.dtype.size()?, self.geometry.row_offset(row));
+        self.data.get(at * size..(at + n) * size)
+    }
+
     /// `out.len()` elements from element offset `at` with a stride, as f32.
     pub(crate) fn load(&self, at: usize, stride: usize, out: &mut [f32]) {
         let n = out.len();

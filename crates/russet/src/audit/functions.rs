@@ -9,19 +9,13 @@ use russet_graph::types::{DType, TensorType, Type};
 use super::finding::{self as rules, At, Findings};
 use super::subject::Subject;
 use crate::bundle::{BundleKind, STAGES};
-use crate::engine::{LOGITS, POSITIONS, TOKENS};
-
-/// The input of graphs that take a batch of sequences (F 10).
-const MASK: &str = "attn_mask";
+use crate::engine::{LOGITS, MASK, ModelStructure, POSITIONS, Purpose, Rung, StateKind, TOKENS};
 
 /// A second function that only fills the states (F 10).
 const PREFILL: &str = "prefill";
 
-/// Kinds of states that `language.states` may give.
-const STATE_KINDS: [&str; 3] = ["kv_cache", "sliding_cache", "fixed"];
-
-/// Functions with a ladder: what their names begin with.
-const LADDERS: [&str; 2] = ["extend_", "prompt_opt_"];
+/// What names of functions of a ladder begin with.
+const LADDERS: [&str; 2] = ["extend", "prompt"];
 
 /// Parts of the names of inputs that every function of a ladder takes.
 const LADDER_INPUTS: [&str; 3] = ["transformer_input", "causal_mask", "step"];
@@ -31,15 +25,23 @@ const FLOATS: [DType; 3] = [DType::F16, DType::BF16, DType::F32];
 
 /// Whether functions make a chunked static model.
 pub(super) fn is_static(module: &Module) -> bool {
-    let any = |is: fn(&str) -> bool| module.functions().any(|g| is(&g.name));
-    any(|n| n.starts_with("extend")) && any(|n| n == "load_embeddings")
+    let names: Vec<&str> = module.functions().map(|g| &*g.name).collect();
+    matches!(
+        ModelStructure::of(&names, ""),
+        ModelStructure::ChunkedStatic { .. }
+    )
 }
 
-/// Context and length of a function of a ladder, from its name.
-fn rung(name: &str) -> Option<(usize, usize)> {
-    let rest = LADDERS.iter().find_map(|l| name.strip_prefix(l))?;
-    let (context, length) = rest.split_once('_')?;
-    Some((context.parse().ok()?, length.parse().ok()?))
+/// Functions of a ladder.
+fn rungs(module: &Module) -> impl Iterator<Item = &Graph> {
+    module
+        .functions()
+        .filter(|g| Rung::parse(&g.name).is_some())
+}
+
+/// What a function is that extends the caches and gives logits.
+fn extends(graph: &Graph) -> Option<Rung> {
+    Rung::parse(&graph.name).filter(|r| r.purpose == Purpose::Extend)
 }
 
 fn known(module: &Module) -> String {
@@ -103,7 +105,10 @@ fn gathers(file: &str, module: &Module, findings: &mut Findings) {
     let laddered = |name: &str| LADDERS.iter().any(|l| name.starts_with(l));
     for graph in module.functions().filter(|g| laddered(&g.name)) {
         let at = At::field(file, &graph.name);
-        let Some((_, length)) = rung(&graph.name) else {
+        let Some(Rung {
+            queries: length, ..
+        }) = Rung::parse(&graph.name)
+        else {
             findings.add(
                 &rules::FUNCTION_NAME,
                 at,
@@ -159,7 +164,7 @@ fn names<'a>(ports: impl Iterator<Item = (&'a str, &'a TensorType)>) -> Vec<&'a 
 pub(super) fn ports_of(subject: &Subject<'_>, findings: &mut Findings) -> Option<()> {
     let (language, asset, module) = subject.language_model()?;
     if is_static(module) {
-        for graph in module.functions().filter(|g| rung(&g.name).is_some()) {
+        for graph in rungs(module) {
             ladder_inputs(&asset.path, graph, findings);
         }
         return Some(());
@@ -315,7 +320,7 @@ fn ladder_inputs(file: &str, graph: &Graph, findings: &mut Findings) {
             "export it with transformer_input, position_ids, in_step and causal_mask",
         );
     }
-    if graph.name.starts_with("extend_") && !names(outputs(graph)).contains(&"out_logits") {
+    if extends(graph).is_some() && !names(outputs(graph)).contains(&"out_logits") {
         findings.add(
             &rules::IO_OUTPUTS,
             at,
@@ -340,9 +345,10 @@ pub(super) fn states(subject: &Subject<'_>, findings: &mut Findings) -> Option<(
     for (name, kind) in &language.states {
         let field = format!("language.states.{name}");
         let at = At::metadata(&field);
-        if !STATE_KINDS.contains(&&**kind) {
+        if StateKind::parse(kind).is_none() {
             let what = format!("{kind:?} is no kind of state");
-            let mend = format!("make it one of {}", STATE_KINDS.join(", "));
+            let kinds = StateKind::NAMES.map(|(_, name)| name);
+            let mend = format!("make it one of {}", kinds.join(", "));
             findings.add(&rules::STATE_KIND, at, what, mend);
         }
         if !held.contains(&&**name) {
@@ -375,8 +381,8 @@ pub(super) fn context(subject: &Subject<'_>, findings: &mut Findings) -> Option<
     let (language, asset, module) = subject.language_model()?;
     let declared = language.max_context_length;
     if is_static(module) {
-        let extends = module.functions().filter(|g| g.name.starts_with("extend_"));
-        let contexts: Vec<usize> = extends.filter_map(|g| Some(rung(&g.name)?.0)).collect();
+        let rungs = module.functions().filter_map(extends);
+        let contexts: Vec<usize> = rungs.map(|r| r.context).collect();
         let largest = contexts.iter().copied().max().unwrap_or(0);
         if !contexts.contains(&declared) {
             findings.add(
@@ -388,19 +394,19 @@ pub(super) fn context(subject: &Subject<'_>, findings: &mut Findings) -> Option<
         }
     }
     let graphs: Vec<&Graph> = match is_static(module) {
-        true => module
-            .functions()
-            .filter(|g| rung(&g.name).is_some())
-            .collect(),
+        true => rungs(module).collect(),
         false => vec![subject.main_function()?],
     };
-    let sliding = |name: &str| {
-        let said = language.states.iter().find(|(n, _)| n == name);
-        let by_name = name.to_ascii_lowercase().contains("sliding");
-        said.map_or(by_name, |(_, kind)| kind != "kv_cache")
-    };
     for graph in graphs {
-        let wanted = rung(&graph.name).map_or(declared, |(context, _)| context);
+        // Beside caches that grow, those of fixed length are rings (F 10).
+        let grows =
+            ports(graph, true).any(|(_, ty)| ty.shape.iter().any(|d| d.as_const().is_none()));
+        let sliding = |name: &str| {
+            let said = language.states.iter().find(|(n, _)| n == name);
+            let guessed = grows || name.to_ascii_lowercase().contains("sliding");
+            said.map_or(guessed, |(_, kind)| kind != "kv_cache")
+        };
+        let wanted = Rung::parse(&graph.name).map_or(declared, |r| r.context);
         for (name, held) in caches(graph).filter(|(n, _)| !sliding(n)) {
             if held < wanted {
                 findings.add(
@@ -418,7 +424,7 @@ pub(super) fn context(subject: &Subject<'_>, findings: &mut Findings) -> Option<
 /// Caches of fixed length: the axis of positions is the third of five or, where the heads are folded (F 3.2), the last.
 fn caches(graph: &Graph) -> impl Iterator<Item = (&str, usize)> {
     let is_cache = |name: &str| name.to_ascii_lowercase().contains("cache");
-    let axis = if rung(&graph.name).is_some() { 4 } else { 3 };
+    let axis = 3 + usize::from(Rung::parse(&graph.name).is_some());
     let states = ports(graph, true).filter(move |(n, t)| is_cache(n) && t.rank() == 5);
     states.filter_map(move |(name, ty)| {
         let extent = ty.shape.get(axis)?.as_const()?;

@@ -103,7 +103,8 @@ impl TransducerConfig {
         let hidden = fields.require_size("decoder_hidden_size");
         let layers = fields.require_size("num_decoder_layers");
         let symbols = fields.require_size("max_symbols_per_step");
-        let numbers = |v: &Value| -> Option<Vec<u32>> { v.as_array()?.iter().map(number).collect() };
+        let numbers =
+            |v: &Value| -> Option<Vec<u32>> { v.as_array()?.iter().map(number).collect() };
         let durations = fields.require("durations", "a list of frames", numbers);
         let encoder = fields.object("encoder");
         let bins = encoder

@@ -6,12 +6,14 @@ mod npy;
 mod npz;
 mod safetensors;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use russet_graph::tensor::Tensor;
 use russet_graph::types::DType;
 
+use crate::bundle::regular;
 use crate::replace::replace;
 
 /// Tensors with their names, in the order of the file. The tensor of a `.npy` has an empty name.
@@ -104,7 +106,7 @@ const FORMATS: [Format; 3] = [
     Format {
         extension: "safetensors",
         read: safetensors::read,
-        write: safetensors::write,
+        write: |tensors| safetensors::write(tensors, None),
     },
     Format {
         extension: "npz",
@@ -132,7 +134,8 @@ fn format(path: &Path) -> Result<&'static Format, TensorFileError> {
 /// Reads all tensors of a file. Memory is bounded by a small multiple of what the file unpacks to.
 pub fn read(path: &Path) -> Result<NamedTensors, TensorFileError> {
     let format = format(path)?;
-    let bytes = fs::read(path).map_err(|source| TensorFileError::Io {
+    let bytes = regular(path).and_then(|()| fs::read(path));
+    let bytes = bytes.map_err(|source| TensorFileError::Io {
         path: path.into(),
         source,
     })?;
@@ -140,6 +143,19 @@ pub fn read(path: &Path) -> Result<NamedTensors, TensorFileError> {
         path: path.into(),
         problem,
     })
+}
+
+/// Free text that a `.safetensors` file keeps beside its tensors.
+pub(crate) type Notes = HashMap<String, String>;
+
+/// The tensors and the notes of the bytes of a `.safetensors` file.
+pub(crate) fn read_noted(bytes: &[u8]) -> Result<(NamedTensors, Notes), Problem> {
+    Ok((safetensors::read(bytes)?, safetensors::notes(bytes)?))
+}
+
+/// The bytes of a `.safetensors` file with tensors and notes.
+pub(crate) fn write_noted(tensors: &[(String, Tensor)], notes: Notes) -> Result<Vec<u8>, Problem> {
+    safetensors::write(tensors, Some(notes))
 }
 
 /// Says whether tensors can be written to a path, as far as that shows without doing it: its extension, its folder.

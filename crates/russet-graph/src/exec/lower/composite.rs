@@ -114,12 +114,16 @@ impl Lowering<'_> {
         }
         let mut kernel_op = op;
         let (mask, sinks) = op.optional(&node.inputs);
-        if op.needs_mask() {
+        // Kernels follow the edge of causal attention where there are as many keys as queries, or more.
+        let extent = |v: &ViewDraft| v.layout.shape[2].as_const();
+        let few_keys = op.causal && extent(&views[0]) > extent(&views[1]);
+        if op.needs_mask() || few_keys {
             let (q, k) = (&views[0].layout.shape, &views[1].layout.shape);
             let full = [q[0].clone(), q[1].clone(), q[2].clone(), k[2].clone()];
             views.push(self.score_mask(op, mask.copied(), &full, views[0].dtype)?);
             kernel_op.mask = true;
             kernel_op.window = 0;
+            kernel_op.causal &= !few_keys;
         }
         if let Some(&id) = sinks {
             views.push(self.view(id)?);
