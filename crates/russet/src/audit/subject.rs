@@ -118,7 +118,9 @@ impl<'a> Subject<'a> {
         let paths: Vec<(String, String)> = paths
             .filter_map(|role| Some((role.clone(), model.asset(role).ok()?.to_owned())))
             .collect();
-        let check = |role: &str| drop(faults.note(model.require(self.source, role).map(drop)));
+        let check = |role: &str| {
+            faults.note(model.require(self.source, role).map(drop));
+        };
         model.assets.iter().for_each(|(role, _)| check(role));
         required(model.kind).iter().for_each(|role| check(role));
         self.faults.extend(faults.all());

@@ -225,6 +225,15 @@ const BROKEN: &[(&str, &str, Break)] = &[
         "the checkpoint that was exported",
         more_tokens,
     ),
+    (
+        "vocabulary-small",
+        "the checkpoint that was exported",
+        |f| {
+            let tiny = json!({"version": "1.0", "added_tokens": [],
+            "model": {"type": "WordLevel", "vocab": {"a": 0, "<|im_end|>": 1}, "unk_token": "a"}});
+            f.insert(TOKENIZER.into(), tiny.to_string().into_bytes());
+        },
+    ),
     ("stop-none", "eos_token", |f| {
         edit(f, CONFIG, |v| remove(v, "eos_token"));
         edit(f, TOKENIZER, |v| {
@@ -401,6 +410,32 @@ fn a_ladder_that_does_not_reach_the_context_is_told() {
 }
 
 #[test]
+fn a_length_without_embeddings_is_told() {
+    let mut files = whole("static/static");
+    let program = files.get_mut("static.aimodel/main.mlirb").unwrap();
+    let name = b"gather_embeddings_8";
+    let at = program.windows(name.len()).position(|w| w == name);
+    program[at.unwrap() + name.len() - 1] = b'9';
+    let report = audited(&files);
+    assert!(
+        codes(&report).contains(&"gather-missing"),
+        "{:?}",
+        report.findings
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn links_that_lead_nowhere_are_told() {
+    let folder = std::env::temp_dir().join(format!("russet-audit-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.join("x.json")).unwrap();
+    let report = audit(&DirectorySource::new(&folder), &AuditOptions::default());
+    assert!(codes(&report).contains(&"file-special"), "{report:?}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn names_of_compressions_say_bits_of_weights() {
     for (name, bits) in [
         ("4bit", &[4][..]),
@@ -460,7 +495,7 @@ fn vlm_metadata() -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Metadata with anything in any place is audited to the end.
     #[test]

@@ -41,8 +41,11 @@ fn found(text: &str) -> Vec<&'static str> {
 
 /// A function of inputs, with two caches and logits.
 fn function(name: &str, inputs: &str, outputs: &str) -> String {
+    let cache = "handle<tensor<1x1x1x256x4xf16>>";
+    let n = inputs.matches('%').count();
     let ports = format!(
-        "{inputs}, %8 \"keyCache\": handle<tensor<1x1x1x256x4xf16>>, %9 \"valueCache\": handle<tensor<1x1x1x256x4xf16>>"
+        "{inputs}, %{n} \"keyCache\": {cache}, %{} \"valueCache\": {cache}",
+        n + 1
     );
     format!(
         "  graph @\"{name}\"({ports}) -> ({outputs}) {{\n    return{}\n  }}\n",
@@ -138,4 +141,10 @@ fn logits_of_other_floats_are_noted() {
     let text = program(&[function("main", &inputs, "\"logits\": tensor<1x4xbf16>")])
         .replace("return %0", "return %2");
     assert!(found(&text).contains(&"logits-dtype"), "{:?}", found(&text));
+}
+
+#[test]
+fn a_program_that_breaks_a_rule_is_told() {
+    let text = program(&[function("main", IDS, "\"logits\": tensor<1x4xf16>")]);
+    assert_eq!(found(&text), ["program-inconsistent"]);
 }
