@@ -208,10 +208,10 @@ fn find_asset(source: &dyn Source, path: &str) -> Found {
         }
         (None, _) => compiled_form(source, path),
         (Some(_), None) if !path.ends_with(".aimodel") => Found::Whole,
-        (Some(Entry::Folder), None) => match source.find(&inside(path, aimodel::PROGRAM)) {
-            Some(Entry::File(_)) => Found::Whole,
-            _ => Found::Broken("it is a folder without main.mlirb"),
-        },
+        (Some(Entry::Folder), None) if source.exists(&inside(path, aimodel::PROGRAM)) => {
+            Found::Whole
+        }
+        (Some(Entry::Folder), None) => Found::Broken("it is a folder without main.mlirb"),
         (Some(_), None) => Found::Broken("it is not a folder"),
     }
 }
