@@ -14,10 +14,40 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors import safe_open
+
+
+def record(cs: Any, model: Any, table: torch.Tensor, scale: float, seed: int, out: Path) -> None:
+    """Writes what a model of `coreai_static` (`cs`) gives in float32."""
+    model.eval().requires_grad_(False)
+    model.scale = scale
+    rows = table.reshape(cs.VOCAB, cs.HIDDEN).float() * scale
+
+    def logits(tokens: list[int]) -> torch.Tensor:
+        n = len(tokens)
+        mask = torch.full((1, n, 1, n), -40000.0)
+        for i in range(n):
+            mask[0, : i + 1, 0, i] = 0
+        cache = torch.zeros(cs.LAYERS, 1, cs.KV_HEADS * cs.HEAD_DIM, 1, n)
+        out = model(rows[tokens].reshape(1, n, 1, cs.HIDDEN), torch.arange(n)[None], torch.zeros(1, dtype=torch.int32), mask,
+                    cache, cache.clone(), table.float())
+        return out.reshape(n, cs.VOCAB)[-1]
+
+    prompt = np.random.default_rng(seed).integers(0, cs.VOCAB, size=230).tolist()
+    answer: list[int] = []
+    gaps: list[float] = []
+    while len(answer) < 60:
+        best = logits(prompt + answer).topk(2)
+        answer.append(int(best.indices[0]))
+        gaps.append(float(best.values[0] - best.values[1]))
+    tokens = np.random.default_rng(seed + 1).integers(0, cs.VOCAB, size=300).tolist()
+    rows_at = {n: [round(v, 3) for v in logits(tokens[:n]).tolist()] for n in (1, 8, 9, 64, 65, 230, 256, 257, 300)}
+    out.write_text(json.dumps({"prompt": prompt, "answer": answer, "tokens": tokens, "logits": rows_at}) + "\n")
+    print(f"{len(answer)} tokens, {len(set(answer))} different, least gap {min(gaps):.3f}")
 
 
 def main() -> None:
@@ -35,31 +65,7 @@ def main() -> None:
         table, scale = file.get_tensor("embedding_table"), float(file.metadata()["scale"])
     model = cs.Extend()
     model.load_state_dict(weights)
-    model.eval().requires_grad_(False)
-    rows = table.reshape(cs.VOCAB, cs.HIDDEN).float() * scale
-
-    def logits(tokens: list[int]) -> torch.Tensor:
-        n = len(tokens)
-        mask = torch.full((1, n, 1, n), -40000.0)
-        for i in range(n):
-            mask[0, : i + 1, 0, i] = 0
-        cache = torch.zeros(cs.LAYERS, 1, cs.KV_HEADS * cs.HEAD_DIM, 1, n)
-        model.scale = scale
-        out = model(rows[tokens].reshape(1, n, 1, cs.HIDDEN), torch.arange(n)[None], torch.zeros(1, dtype=torch.int32), mask,
-                    cache, cache.clone(), table.float())
-        return out.reshape(n, cs.VOCAB)[-1]
-
-    prompt = np.random.default_rng(args.seed).integers(0, cs.VOCAB, size=230).tolist()
-    answer: list[int] = []
-    gaps: list[float] = []
-    while len(answer) < 60:
-        best = logits(prompt + answer).topk(2)
-        answer.append(int(best.indices[0]))
-        gaps.append(float(best.values[0] - best.values[1]))
-    tokens = np.random.default_rng(args.seed + 1).integers(0, cs.VOCAB, size=300).tolist()
-    rows_at = {n: [round(v, 3) for v in logits(tokens[:n]).tolist()] for n in (1, 8, 9, 64, 65, 230, 256, 257, 300)}
-    args.out.write_text(json.dumps({"prompt": prompt, "answer": answer, "tokens": tokens, "logits": rows_at}) + "\n")
-    print(f"{len(answer)} tokens, {len(set(answer))} different, least gap {min(gaps):.3f}")
+    record(cs, model, table, scale, args.seed, args.out)
 
 
 if __name__ == "__main__":

@@ -217,6 +217,7 @@ pub(crate) fn plan_options(
     let logits = graph.and_then(crate::engine::logits_of);
     let mut plan = PlanOptions::default();
     plan.precision = options.precision;
+    plan.repack = !options.no_repack;
     plan.pool = Some(pool.clone());
     plan.last_row_of = logits.filter(|_| !options.all_logits && !padded);
     plan

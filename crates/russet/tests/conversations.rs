@@ -364,10 +364,16 @@ fn sessions_of_other_models_and_damaged_ones_are_refused() {
     std::fs::remove_dir_all(&folder).expect("the folder");
 }
 
-/// What the weights of the static bundle give in float32 (`conformance/static_tokens.py`).
+/// What the weights give in float32 (`conformance/static_tokens.py`, `static_variant.py`).
 #[test]
 fn functions_of_fixed_shapes_say_what_their_weights_say() {
-    let path = common::static_bundle().with_file_name("tokens.json");
+    for bundle in common::static_bundles() {
+        says_what_its_weights_say(&bundle);
+    }
+}
+
+fn says_what_its_weights_say(bundle: &std::path::Path) {
+    let path = bundle.with_file_name("tokens.json");
     let text = std::fs::read(path).expect("the tokens");
     let recorded: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     let numbers = |list: &serde_json::Value| -> Vec<f64> {
@@ -392,7 +398,7 @@ fn functions_of_fixed_shapes_say_what_their_weights_say() {
         .collect();
     places.sort_by_key(|(n, _)| *n);
     for precision in [Precision::Exact, Precision::Fast] {
-        let model = open(&common::static_bundle(), |o| o.precision = precision);
+        let model = open(bundle, |o| o.precision = precision);
         assert_eq!(model.variant(), EngineVariant::StaticShape);
         let mut engine = model.engine().expect("an engine");
         let small = engine.state_bytes();

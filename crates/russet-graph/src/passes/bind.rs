@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::graph::{ConstantData, Graph, Node};
 use crate::ops::constant::Constant;
-use crate::types::Type;
+use crate::types::{TensorType, Type};
 
 /// Gives input `name` of a graph its value for good: it is an input no more. `false`, and nothing has changed, where there is no
 /// such tensor input or the value is of another type.
@@ -12,11 +12,14 @@ pub fn bind_input(graph: &mut Graph, name: &str, value: &Arc<ConstantData>) -> b
     let Some(at) = graph.inputs.iter().position(|p| &*p.name == name) else {
         return false;
     };
-    if !matches!(&graph.inputs[at].ty, Type::Tensor(ty) if *ty == value.ty) {
+    // How a buffer lies in memory is not a matter of its elements.
+    let fits = |ty: &TensorType| ty.dtype == value.ty.dtype && ty.shape == value.ty.shape;
+    if !matches!(&graph.inputs[at].ty, Type::Tensor(ty) if fits(ty)) {
         return false;
     }
     graph.inputs.remove(at);
     let id = graph.body.args.remove(at);
+    graph.values[id.index()] = value.ty.clone().into();
     let constant = Constant(value.clone());
     graph.body.nodes.insert(0, Node::new(constant, &[], &[id]));
     true
@@ -29,7 +32,7 @@ mod tests {
     use super::*;
     use crate::graph::{Module, Storage};
     use crate::text::{Text, parse, print};
-    use crate::types::{DType, TensorType};
+    use crate::types::DType;
     use crate::verify::verify;
 
     const TEXT: &str = r#"module {

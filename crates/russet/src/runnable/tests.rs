@@ -203,3 +203,54 @@ fn a_function_that_is_no_language_model_says_why() {
         "{error}"
     );
 }
+
+/// Contract B §10.2, 3: what an engine says it can do is true before anything has run, and stays so.
+#[test]
+fn silent_failure_3_capabilities_are_the_same_before_and_after_a_step() {
+    for name in ["llama", "delta", "one"] {
+        let mut engine = runnable(module(name)).unwrap().engine().unwrap();
+        let before = engine.capabilities();
+        engine.feed(&[5, 6], NEVER).unwrap();
+        assert_eq!(engine.capabilities(), before, "{name}");
+        assert!(before.logits && !engine.logits().is_empty());
+        let back = engine.trim_kv_cache(1).is_some();
+        assert_eq!(back, before.rewinding == Rewinding::Anywhere, "{name}");
+    }
+}
+
+/// Contract B §10.2, 8: inputs and outputs are found by name, so that their order does not matter.
+#[test]
+fn silent_failure_8_the_order_of_inputs_does_not_matter() {
+    let mut swapped = module("llama");
+    let main = swapped
+        .graphs
+        .iter_mut()
+        .find(|g| &*g.name == "main")
+        .unwrap();
+    main.inputs.swap(0, 1);
+    main.body.args.swap(0, 1);
+    main.outputs.reverse();
+    main.body.results.reverse();
+    let [mut a, mut b] = [module("llama"), swapped].map(|m| runnable(m).unwrap().engine().unwrap());
+    for engine in [&mut a, &mut b] {
+        engine.feed(&[5, 6, 7], NEVER).unwrap();
+        engine.feed(&[8], NEVER).unwrap();
+    }
+    assert_eq!(a.logits().to_vec(), b.logits().to_vec());
+}
+
+/// Names that nobody knows are taken by position, which the engine says.
+#[test]
+fn inputs_of_other_names_are_taken_by_position() {
+    let mut other = module("llama");
+    let main = other
+        .graphs
+        .iter_mut()
+        .find(|g| &*g.name == "main")
+        .unwrap();
+    (main.inputs[0].name, main.inputs[1].name) = ("a".into(), "b".into());
+    let runnable = runnable(other).unwrap();
+    let mut engine = runnable.sequential().unwrap();
+    assert_eq!(engine.io().by_position, ["a", "b"]);
+    engine.feed(&[5, 6, 7], NEVER).unwrap();
+}

@@ -28,7 +28,7 @@ pub(crate) fn talkers() -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = ["llama", "qwen2", "qwen3-4bit", "gemma3", "moe", "delta"]
         .map(talker)
         .into();
-    all.push(static_bundle());
+    all.extend(static_bundles());
     all
 }
 
@@ -42,9 +42,14 @@ pub(crate) fn static_bundle() -> PathBuf {
     fixtures().join("static/static")
 }
 
+/// And another, of palettized weights, whose inputs have hardware constraints.
+pub(crate) fn static_bundles() -> [PathBuf; 2] {
+    [static_bundle(), fixtures().join("static-palette/palette")]
+}
+
 /// All of them.
 pub(crate) fn all_bundles() -> Vec<PathBuf> {
     let mut all = bundles();
-    all.push(static_bundle());
+    all.extend(static_bundles());
     all
 }
