@@ -24,13 +24,41 @@ Examples:
 /// How a model may be named.
 const MODELS: &str = "\
 MODEL is one of
-  a bundle             a folder with metadata.json, an .aimodel and tokenizer/
+  a bundle             a folder with metadata.json, an .aimodel and tokenizer/, or a zip archive of one
   a bare asset         a folder NAME.aimodel (no tokenizer: only `inspect` makes sense of it)
   a GGUF file          of the llama architecture
   a name               looked for in the folders of COREAI_MODEL_PATH (separated by colons), else in ., ./exports
                        and ~/.coreai-models; then among the downloads: smollm2, hf:OWNER/NAME
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
+
+/// What an audit looks at.
+const AUDIT: &str = "\
+Each finding says where it is, what is wrong, and the mend. An error is a bundle that does not do what it says or
+does not run; a warning will surprise somebody; a note is worth knowing. Looked at are: fields of metadata.json and
+their types; assets that are missing, damaged, compiled for one device or not named; files that are empty, left over
+or Git LFS pointers; programs with unknown operations or kernels for other hardware; functions, inputs, outputs and
+states against what engines look for; the context length against functions and caches; the declared compression
+against the weights; tokenizer, vocabulary, stop tokens and chat template; the vision part. Weights are only read for
+--hash. An .aimodel alone is audited as far as that goes.
+
+--json prints an object with path, name, kind, bytes, assets (role, file, weights: dtype, elements, bytes, share),
+findings (severity: error, warning, note; code; file; field or null; what; mend) and passed (check, what).
+
+Exit codes: 0 no errors, 1 errors were found or there is no bundle, 2 wrong usage.
+
+Examples:
+  russet audit ./exports/qwen3_4bit
+  russet audit bundle.zip --json --max-bytes 400000000 --hash";
+
+/// What a retarget does.
+const RETARGET: &str = "\
+ROLE gets FILE in the metadata's assets, and FILE is added to compilation.targets; all else stays byte for byte what it was.
+The file is replaced in one step: whatever happens, it is the old one or the new one.
+
+Examples:
+  russet retarget ./exports/qwen3 --asset main=qwen3.h18p.aimodelc
+  russet retarget ./exports/qwen3 --asset main=qwen3.aimodel --dry-run";
 
 /// How tensors are named in files.
 const TENSORS: &str = "\
@@ -74,6 +102,12 @@ pub(crate) enum Command {
     /// Measure how fast a model reads prompts and generates, and what memory it takes
     #[command(after_help = MODELS)]
     Bench(BenchArgs),
+    /// Find what is wrong with a bundle, and say how to mend it
+    #[command(after_help = AUDIT)]
+    Audit(AuditArgs),
+    /// Point a bundle's metadata at other assets, such as compiled ones
+    #[command(after_help = RETARGET)]
+    Retarget(RetargetArgs),
     /// Download a model by name, unless it is here already
     #[command(after_help = NAMES)]
     Pull(PullArgs),
@@ -335,6 +369,48 @@ pub(crate) struct CallArgs {
     /// Threads to compute with [default: the CPUs that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// A bundle (a folder or a zip archive), an .aimodel or a name
+    pub(crate) bundle: String,
+    /// Print for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// It is an error when all files together have more bytes
+    #[arg(long, value_name = "N")]
+    pub(crate) max_bytes: Option<u64>,
+    /// Compare every asset with its main.hash, which reads all weights
+    #[arg(long)]
+    pub(crate) hash: bool,
+    /// Say what was looked at and found right, and what the weights are made of
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetargetArgs {
+    /// A bundle (a folder) or a name
+    pub(crate) bundle: String,
+    /// A role and the file it gets, by its path in the bundle; may be given several times
+    #[arg(long = "asset", value_name = "ROLE=FILE", required = true, value_parser = role_and_file)]
+    pub(crate) assets: Vec<(String, String)>,
+    /// Take roles and files that are not there
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print the lines that would change, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+fn role_and_file(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((role, file)) if !role.is_empty() && !file.is_empty() => {
+            Ok((role.into(), file.into()))
+        }
+        _ => Err("it is not ROLE=FILE".into()),
+    }
 }
 
 #[derive(Debug, Args)]

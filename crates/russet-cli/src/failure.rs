@@ -25,6 +25,12 @@ pub(crate) enum Failure {
     /// A file of tensors.
     #[error(transparent)]
     Tensors(#[from] russet::tensors::TensorFileError),
+    /// Metadata that cannot be changed.
+    #[error(transparent)]
+    Retarget(#[from] russet::bundle::RetargetError),
+    /// A model that is no bundle, where only a bundle will do.
+    #[error("{} is no bundle: give a folder with metadata.json, a zip archive of one, or an .aimodel folder", .0.display())]
+    NoBundle(PathBuf),
     /// A model that cannot be opened.
     #[error("cannot open {}", path.display())]
     Open {

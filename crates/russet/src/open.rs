@@ -1,4 +1,4 @@
-//! Opening a model: a bundle directory, a bare `.aimodel`, or a GGUF file.
+//! Opening a model: a bundle (a folder, a zip archive, any [`Source`]), a bare `.aimodel`, or a GGUF file.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +15,9 @@ use russet_graph::verify::{Violation, verify};
 use russet_kernels::mem::{FileMap, SharedBytes};
 use serde_json::Value;
 
-use crate::bundle::{BundleError, DirectorySource, LanguageBundle, Source, regular};
+use crate::bundle::{
+    ArchiveSource, BundleError, DirectorySource, LanguageBundle, Source, inside, regular,
+};
 use crate::engine::{Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Token};
 use crate::runnable::{Runnable, digest};
 use crate::sample::SamplingError;
@@ -48,7 +50,7 @@ pub enum Error {
     },
     /// A file of another kind.
     #[error(
-        "{0} is no model: russet reads bundles (folders with a metadata.json), .aimodel folders and GGUF files"
+        "{0} is no model: russet reads bundles (folders or zip archives with a metadata.json), .aimodel folders and GGUF files"
     )]
     NoModel(PathBuf),
     /// A model asset that is broken.
@@ -141,11 +143,13 @@ pub enum ModelSource {
     Asset,
     /// A GGUF file.
     Gguf,
+    /// A bundle in a zip archive.
+    Archive,
 }
 
 impl ModelSource {
-    /// What is at a path: a folder is a bundle, or an asset where its name ends in `.aimodel`; a file is a GGUF file where its
-    /// name or its first bytes say so.
+    /// What is at a path: a folder is a bundle, or an asset where its name ends in `.aimodel`; a file is a GGUF file or a zip
+    /// archive where its name or its first bytes say so.
     ///
     /// # Errors
     /// [`Error::Io`] where nothing is there, [`Error::NoModel`] for any other file.
@@ -169,14 +173,18 @@ impl ModelSource {
         if ends("gguf") {
             return Ok(Self::Gguf);
         }
+        if ends("zip") {
+            return Ok(Self::Archive);
+        }
         let mut start = Vec::new();
         if kind.is_file() {
             let mut file = fs::File::open(path).map_err(io)?.take(4);
             file.read_to_end(&mut start).map_err(io)?;
         }
-        match start == b"GGUF" {
-            true => Ok(Self::Gguf),
-            false => Err(Error::NoModel(path.into())),
+        match &start[..] {
+            b"GGUF" => Ok(Self::Gguf),
+            b"PK\x03\x04" => Ok(Self::Archive),
+            _ => Err(Error::NoModel(path.into())),
         }
     }
 }
@@ -202,7 +210,7 @@ struct Words {
 
 impl Words {
     /// Tokenizer, template and stop tokens from `tokenizer/`; nothing where it is not there.
-    fn of_folder(source: &DirectorySource, ids: &[u32]) -> Result<Self, Error> {
+    fn of_folder(source: &dyn Source, ids: &[u32]) -> Result<Self, Error> {
         let Some(bytes) = optional(source, "tokenizer/tokenizer.json")? else {
             return Ok(Self::default());
         };
@@ -280,18 +288,24 @@ impl Model {
         match ModelSource::of(path)? {
             ModelSource::Gguf => Self::open_gguf(path, options),
             ModelSource::Asset => Self::open_asset(path, options),
-            ModelSource::Bundle => Self::open_bundle(path, options),
+            kind => Ok(Self {
+                source: kind,
+                ..Self::open_source(&*files(path)?, options)?
+            }),
         }
     }
 
-    fn open_bundle(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
-        let source = DirectorySource::new(path);
-        let bundle = LanguageBundle::read(&source)?;
+    /// Opens the bundle of a source: a folder, an archive, memory.
+    ///
+    /// # Errors
+    /// As for [`Model::open`].
+    pub fn open_source(source: &dyn Source, options: &OpenOptions) -> Result<Self, Error> {
+        let bundle = LanguageBundle::read(source)?;
         let language = &bundle.language;
         let (mut this, words) = beside(
-            || Words::of_folder(&source, &language.eos_token_ids),
+            || Words::of_folder(source, &language.eos_token_ids),
             || {
-                let module = read_aimodel(&path.join(&bundle.main))?;
+                let module = module_in(source, &bundle.main)?;
                 let (main, name) = (language.main_function(), bundle.model.name.clone());
                 let context = language.max_context_length;
                 let runnable = Runnable::new(module, main, context, options)?;
@@ -303,7 +317,7 @@ impl Model {
         if this.words.tokenizer.is_none() && !bundle.language.embedded_tokenizer {
             return Err(Error::Missing(format!(
                 "{}: the tokenizer is not in the bundle; put the tokenizer.json of {} into its tokenizer/ directory",
-                path.display(),
+                source.location().display(),
                 bundle.language.tokenizer
             )));
         }
@@ -311,7 +325,7 @@ impl Model {
     }
 
     fn open_asset(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
-        let module = read_aimodel(path)?;
+        let module = module_in(&DirectorySource::new(path), "")?;
         let runnable = Runnable::new(module, MAIN, DEFAULT_CONTEXT, options)?;
         let mut this = Self::new(stem(path), ModelSource::Asset, MAIN, runnable);
         // An asset inside a bundle's directory has the bundle's tokenizer beside it.
@@ -482,16 +496,35 @@ fn map(path: &Path) -> Result<SharedBytes, Error> {
     Ok(SharedBytes::from_map(map))
 }
 
+/// The files of a bundle at a path: those of a folder, or of a zip archive.
+///
+/// # Errors
+/// [`Error::Io`] where nothing is there, [`Error::Bundle`] for an archive that is refused.
+pub fn files(path: &Path) -> Result<Box<dyn Source>, Error> {
+    Ok(match ModelSource::of(path)? {
+        ModelSource::Archive => Box::new(ArchiveSource::open(path)?),
+        _ => Box::new(DirectorySource::new(path)),
+    })
+}
+
 /// Reads a model asset: the program is mapped, weights are not touched.
 pub fn read_asset(path: &Path) -> Result<AimodelAsset, Error> {
-    let program = map(&path.join(aimodel::PROGRAM))?;
-    let source = DirectorySource::new(path);
-    let metadata = optional(&source, aimodel::METADATA)?;
+    read_asset_in(&DirectorySource::new(path), "")
+}
+
+/// Reads the model asset in a folder of a source; `""` is the source itself.
+///
+/// # Errors
+/// [`Error::Io`] where a file cannot be read, [`Error::Asset`] where the asset is broken.
+pub fn read_asset_in(source: &dyn Source, folder: &str) -> Result<AimodelAsset, Error> {
+    let name = inside(folder, aimodel::PROGRAM);
+    let program = source.map(&name).map_err(|e| unread(source, &name, e))?;
+    let metadata = optional(source, &inside(folder, aimodel::METADATA))?;
     let text = metadata.as_deref().map(String::from_utf8_lossy);
-    let hash = optional(&source, aimodel::HASH)?;
-    AimodelAsset::open(program, text.as_deref(), hash.as_deref()).map_err(|source| Error::Asset {
-        path: path.into(),
-        source,
+    let hash = optional(source, &inside(folder, aimodel::HASH))?;
+    AimodelAsset::open(program, text.as_deref(), hash.as_deref()).map_err(|error| Error::Asset {
+        path: place(source, folder),
+        source: error,
     })
 }
 
@@ -505,30 +538,50 @@ pub fn read_gguf(path: &Path) -> Result<Gguf, Error> {
 
 /// Reads the program of a model asset as a module that verifies.
 pub fn open_module(path: &Path) -> Result<Module, Error> {
-    let module = read_aimodel(path)?;
+    open_module_in(&DirectorySource::new(path), "")
+}
+
+/// Reads the program of the asset in a folder of a source as a module that verifies.
+///
+/// # Errors
+/// Those of [`read_asset_in`]; [`Error::Graph`] for a program that is inconsistent.
+pub fn open_module_in(source: &dyn Source, folder: &str) -> Result<Module, Error> {
+    let module = module_in(source, folder)?;
     verify(&module)?;
     Ok(module)
 }
 
-fn read_aimodel(path: &Path) -> Result<Module, Error> {
-    read_asset(path)?.module().map_err(|source| Error::Asset {
-        path: path.into(),
-        source,
-    })
+fn module_in(source: &dyn Source, folder: &str) -> Result<Module, Error> {
+    read_asset_in(source, folder)?
+        .module()
+        .map_err(|error| Error::Asset {
+            path: place(source, folder),
+            source: error,
+        })
 }
 
-fn optional(source: &DirectorySource, name: &str) -> Result<Option<Vec<u8>>, Error> {
-    match source.read(name) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::Io {
-            path: source.location().join(name),
-            source: e,
-        }),
+/// What to call a file of a source.
+fn place(source: &dyn Source, name: &str) -> PathBuf {
+    match name {
+        "" => source.location().into(),
+        name => source.location().join(name),
     }
 }
 
-fn optional_json(source: &DirectorySource, name: &str) -> Result<Option<Value>, Error> {
+fn unread(source: &dyn Source, name: &str, error: std::io::Error) -> Error {
+    Error::Io {
+        path: place(source, name),
+        source: error,
+    }
+}
+
+fn optional(source: &dyn Source, name: &str) -> Result<Option<Vec<u8>>, Error> {
+    source
+        .read_optional(name)
+        .map_err(|e| unread(source, name, e))
+}
+
+fn optional_json(source: &dyn Source, name: &str) -> Result<Option<Value>, Error> {
     let Some(bytes) = optional(source, name)? else {
         return Ok(None);
     };

@@ -7,13 +7,13 @@ use russet_graph::types::{DType, TensorType};
 use super::EngineError;
 
 /// Names of the token input, newest first.
-const TOKENS: [&str; 2] = ["input_ids", "in_new_token_ids"];
+pub(crate) const TOKENS: [&str; 2] = ["input_ids", "in_new_token_ids"];
 /// Names of the position input.
-const POSITIONS: [&str; 2] = ["position_ids", "pos_ids"];
+pub(crate) const POSITIONS: [&str; 2] = ["position_ids", "pos_ids"];
 /// Name of the mask input that some functions have besides (F 10).
-const MASK: &str = "attn_mask";
+pub(crate) const MASK: &str = "attn_mask";
 /// Names of the logits output.
-const LOGITS: [&str; 2] = ["logits", "out_logits"];
+pub(crate) const LOGITS: [&str; 2] = ["logits", "out_logits"];
 
 /// What a state is for, which decides whether an engine can go back (contract B §5.7, F 1.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +27,17 @@ pub enum StateKind {
 }
 
 impl StateKind {
+    /// Every kind and its name in `language.states`.
+    pub(crate) const NAMES: [(Self, &'static str); 3] = [
+        (Self::KvCache, "kv_cache"),
+        (Self::SlidingCache, "sliding_cache"),
+        (Self::Fixed, "fixed"),
+    ];
+
     /// The kind of a name in `language.states`.
-    fn parse(name: &str) -> Option<Self> {
-        match name {
-            "kv_cache" => Some(Self::KvCache),
-            "sliding_cache" => Some(Self::SlidingCache),
-            "fixed" => Some(Self::Fixed),
-            _ => None,
-        }
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let found = Self::NAMES.iter().find(|(_, n)| *n == name);
+        found.map(|(kind, _)| *kind)
     }
 }
 

@@ -17,8 +17,9 @@ mod windowed;
 
 pub use error::EngineError;
 pub use io::{Io, MaskInput, StateKind, StateRole};
-pub(crate) use io::{logits_of, pads};
+pub(crate) use io::{LOGITS, MASK, POSITIONS, TOKENS, logits_of, pads};
 pub use ladder::Ladder;
+pub(crate) use ladder::{Purpose, Rung};
 pub use logits::Logits;
 pub use sequential::{EngineOptions, SequentialEngine};
 pub use snapshot::Snapshot;
