@@ -38,7 +38,7 @@ pub use engine::{
 pub use generate::{GenerateOptions, Generated, StopReason, generate, generate_ahead};
 pub use open::{Error, Model, ModelSource, OpenOptions, open_module, read_asset, read_gguf};
 pub use planned::{PlanQuery, Planned, planned};
-pub use russet_graph::exec::{Precision, StepWork};
+pub use russet_graph::exec::{CacheKind, Precision, StepWork};
 pub use russet_kernels::machine;
 pub use sample::{Sampler, Sampling, SamplingError};
 pub use session::{Chat, Reply};

@@ -21,6 +21,7 @@ macro_rules! by_kind {
     };
 }
 
+mod cache;
 mod composite;
 mod copy;
 mod elementwise;
@@ -35,6 +36,7 @@ mod weights;
 
 use std::fmt::Debug;
 
+pub(crate) use cache::CacheRows;
 pub(crate) use composite::{RmsNorm, RopeTables, Rotate, ScoreMask, Sdpa};
 pub(crate) use copy::{Contents, Copy, Range, SliceCopy, SliceWrite};
 pub(crate) use elementwise::{Binary, Cast, SiluMul, Unary, Where};
