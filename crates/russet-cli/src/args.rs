@@ -160,6 +160,9 @@ pub(crate) struct EngineArgs {
     /// How closely to follow the file's arithmetic
     #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
     pub(crate) precision: PrecisionArg,
+    /// Read weights where the file has them, without a copy laid out for speed: half the memory, slower
+    #[arg(long)]
+    pub(crate) no_repack: bool,
     /// auto, coreai-sequential, coreai-pipelined or static-shape; auto goes by the model's functions
     #[arg(long, value_name = "NAME", default_value = "auto", help_heading = ENGINE)]
     pub(crate) inference_engine_variant: String,
@@ -217,6 +220,7 @@ impl EngineArgs {
         let mut options = OpenOptions::default();
         options.threads = self.threads.map_or(0, usize::from);
         options.precision = self.precision.into();
+        options.no_repack = self.no_repack;
         options.variant = EngineVariant::parse(&self.inference_engine_variant)?;
         options.kv_cache = self.kv_cache_strategy.parse()?;
         options.kv_cache_kind = self.kv_cache_type.into();
@@ -329,6 +333,9 @@ pub(crate) struct PlanArgs {
     /// How closely to follow the file's arithmetic
     #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
     pub(crate) precision: PrecisionArg,
+    /// Read weights where the file has them, without a copy laid out for speed: half the memory, slower
+    #[arg(long)]
+    pub(crate) no_repack: bool,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use crate::isa::Isa;
 pub const KERNELS: [(&str, &str); 12] = [
     (
         "linear",
-        "activations times rows of weights as they are stored: f32, f16, bf16, blocks, GGUF blocks",
+        "activations times rows of weights as they are stored: f32, f16, bf16, palettes, blocks of 1 to 8 bits, GGUF blocks",
     ),
     (
         "packed",

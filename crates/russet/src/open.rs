@@ -114,6 +114,8 @@ pub struct OpenOptions {
     pub max_context: Option<usize>,
     /// How closely to follow the file's arithmetic; fast by default.
     pub precision: Precision,
+    /// Read weights where the file's map has them, and keep no copy in another layout: less memory, slower products.
+    pub no_repack: bool,
     /// Make logits for every token of a prompt, as the function does, and not for the last one only.
     pub all_logits: bool,
     /// Which engine; `None` leaves it to the model's structure ([`EngineVariant::select`]).

@@ -242,6 +242,7 @@ pub(crate) fn plan_options(
     let logits = graph.and_then(crate::engine::logits_of);
     let mut plan = PlanOptions::default();
     plan.precision = options.precision;
+    plan.repack = !options.no_repack;
     plan.pool = Some(pool.clone());
     plan.caches = options.kv_cache_kind;
     plan.last_row_of = logits.filter(|_| !options.all_logits && !padded);

@@ -13,10 +13,15 @@ fn talk(bundle: &Path, precision: Precision, all_logits: bool) -> Vec<Vec<f32>> 
     let mut options = OpenOptions::default();
     options.precision = precision;
     options.all_logits = all_logits;
-    let model = Model::open(bundle, &options).expect("a model");
+    talk_as(bundle, &options)
+}
+
+fn talk_as(bundle: &Path, options: &OpenOptions) -> Vec<Vec<f32>> {
+    let model = Model::open(bundle, options).expect("a model");
     let mut engine = model.sequential().expect("an engine");
     let rows = engine.call(&[5, 6, 7]).expect("a call").shape()[1];
-    assert_eq!(rows, if all_logits { 3 } else { 1 }, "{}", bundle.display());
+    let wanted = if options.all_logits { 3 } else { 1 };
+    assert_eq!(rows, wanted, "{}", bundle.display());
     engine.rewind(0).expect("to the start");
     let prompt: Vec<Token> = (5..25).collect();
     let mut rows = Vec::new();
@@ -72,6 +77,20 @@ fn the_last_row_alone_is_the_last_of_all_rows() {
 }
 
 #[test]
+fn weights_read_in_place_give_the_same_logits() {
+    let mut options = OpenOptions::default();
+    options.no_repack = true;
+    for bundle in bundles() {
+        let packed = talk(&bundle, Precision::Fast, false);
+        let in_place = talk_as(&bundle, &options);
+        for (a, b) in packed.iter().zip(&in_place) {
+            let cosine = cosine(a, b);
+            assert!(cosine > 0.9999, "{}: cosine {cosine}", bundle.display());
+        }
+    }
+}
+
+#[test]
 fn products_are_joined_in_the_narrowed_layer_too() {
     let joined = |bundle: &Path, all_logits| {
         let mut options = OpenOptions::default();
@@ -86,4 +105,55 @@ fn products_are_joined_in_the_narrowed_layer_too() {
         .collect();
     assert!(counts.iter().all(|[alone, all]| alone == all), "{counts:?}");
     assert!(counts.iter().any(|[alone, _]| *alone > 0), "{counts:?}");
+}
+
+/// What the layers of every architecture are planned as; `|` begins a layer.
+const LAYERS: [(&str, &str); 6] = [
+    (
+        "qwen2",
+        "rms_norm linear_add rope update update attention linear_add rms_norm linears silu_mul linear_add",
+    ),
+    (
+        "qwen3-4bit",
+        "rms_norm linear norm_rope update update attention linear_add rms_norm linears silu_mul linear_add",
+    ),
+    (
+        "gemma3",
+        "rms_norm linear norm_rope update update attention linear rms_norm_add \
+         rms_norm linears gelu_mul linear rms_norm_add",
+    ),
+    (
+        "softcap",
+        "rms_norm linear rope update update attention linear_add rms_norm linears gelu_mul linear_add",
+    ),
+    (
+        "moe-4bit",
+        "rms_norm linear norm_rope update update attention linear_add rms_norm \
+         linear cast softmax top_k reduce_sum elementwise gather_mm silu_mul gather_mm weighted_sum_add",
+    ),
+    (
+        "delta",
+        "rms_norm linears copy copy update elementwise elementwise elementwise sigmoid gated_delta update \
+         rms_norm silu_mul linear_add rms_norm linears silu_mul linear_add",
+    ),
+];
+
+#[test]
+fn layers_are_planned_as_few_steps() {
+    for (name, layer) in LAYERS {
+        let bundle = bundles().into_iter().find(|b| b.ends_with(name));
+        let mut options = OpenOptions::default();
+        options.all_logits = true;
+        let model = Model::open(&bundle.expect(name), &options).expect("a model");
+        let tables = |name: &&str| *name != "rope_tables";
+        let steps: Vec<&str> = model
+            .function()
+            .expect("a plan")
+            .steps()
+            .map(|s| s.name)
+            .filter(tables)
+            .collect();
+        let (steps, layer) = (steps.join(" "), format!(" {layer} "));
+        assert!(steps.contains(&layer), "{name}: {steps}");
+    }
 }

@@ -130,6 +130,27 @@ fn a_profile_times_every_step() {
 }
 
 #[test]
+fn weights_are_packed_unless_told_otherwise() {
+    let packed = |more: &[&dyn AsRef<std::ffi::OsStr>]| {
+        let model = fixture(MODEL);
+        let mut args: Vec<&dyn AsRef<std::ffi::OsStr>> =
+            vec![&"inspect", &model, &"--plan", &"--json"];
+        args.extend(more);
+        let plan = json(&args);
+        let steps = plan["steps"].as_array().unwrap();
+        let weights = steps
+            .iter()
+            .filter_map(|s| s["weights"].as_array())
+            .flatten();
+        let names: Vec<&str> = weights.filter_map(Value::as_str).collect();
+        assert!(!names.is_empty(), "{plan}");
+        names.iter().filter(|n| n.starts_with("packed")).count()
+    };
+    assert!(packed(&[]) > 0);
+    assert_eq!(packed(&[&"--no-repack"]), 0);
+}
+
+#[test]
 fn any_function_of_any_asset_is_planned() {
     let operation = fixture("ops/add/si16.aimodel");
     let text = stdout(&russet(&[&"inspect", &operation, &"--plan", &"--profile"]));

@@ -24,6 +24,8 @@ pub struct PlanOptions {
     pub whole_composites: bool,
     /// How closely to follow the file's arithmetic.
     pub precision: Precision,
+    /// Whether a fast plan packs weights for its integer products (`true`, the default) or reads them where they are.
+    pub repack: bool,
     /// The output of which only the last row is wanted (the last index of its last axis but one).
     pub last_row_of: Option<String>,
     /// The threads that pack weights; one a CPU where there is none.
@@ -57,6 +59,7 @@ impl Default for PlanOptions {
         Self {
             whole_composites: true,
             precision: Precision::Exact,
+            repack: true,
             last_row_of: None,
             pool: None,
             caches: CacheKind::Given,
@@ -200,7 +203,7 @@ impl Plan {
                 .pool
                 .clone()
                 .unwrap_or_else(|| Arc::new(Pool::new(0)));
-            fuse::fuse(&mut lowered, &pool)
+            fuse::fuse(&mut lowered, options.repack.then_some(&*pool))
                 .map_err(|e| unplannable(&flat, flat.body.nodes.len(), "pack", e))?;
         }
         let assembly = Assembly::new(&flat);

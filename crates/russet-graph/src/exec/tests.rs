@@ -1,5 +1,7 @@
 //! Plans against the interpreter: every case of every operation, and states across calls.
 
+mod weights;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

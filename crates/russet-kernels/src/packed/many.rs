@@ -2,7 +2,7 @@
 //! pass by in tiles.
 //!
 //! Both sides are pairs of signed words in a 32-bit lane: weights `code - zero`, activations `x = scale * code` with the
-//! largest magnitude of a block becoming 32,767. Two registers of rows by [`Simd::TILE_TOKENS`] tokens leave room for the exact sums
+//! largest magnitude of a block becoming [`Strips::TOP`]. Two registers of rows by [`Simd::TILE_TOKENS`] tokens leave room for the exact sums
 //! of a block and the f32 sums of all blocks.
 
 use super::few::{float, largest};
@@ -16,24 +16,39 @@ use crate::threads::Pool;
 
 use half::f16;
 
+/// Weights whose strips can be taken apart into words.
+pub(super) trait Strips: Sync {
+    /// What the largest magnitude of a block of activations becomes: [`BLOCK`] products of words fit in an i32.
+    const TOP: f32;
+    /// Rows: n.
+    fn n(&self) -> usize;
+    /// Blocks of a row.
+    fn blocks(&self) -> usize;
+    /// Whether blocks have offsets.
+    fn offsets(&self) -> bool;
+    /// Takes the rows from `row` on apart: for each block the words of every pair of columns, then scales, then offsets. Rows
+    /// beyond the last are zero.
+    fn unpack<S: Simd>(&self, s: S, row: usize, strip: &mut [i32]);
+}
+
 /// Pairs of columns of a block.
-const PAIRS: usize = BLOCK / 2;
+pub(super) const PAIRS: usize = BLOCK / 2;
 /// Words of a token in a block's record: codes, then scale and sum.
 const WORDS: usize = PAIRS + 2;
 /// Registers of rows.
-const REGISTERS: usize = 2;
+pub(super) const REGISTERS: usize = 2;
 /// Words of activations per pass: they stay in a core's second cache while every strip passes over them.
 const PASS: usize = 1 << 18;
 
 /// Rows of a strip.
 #[inline(always)]
-const fn strip_rows<S: Simd>() -> usize {
+pub(super) const fn strip_rows<S: Simd>() -> usize {
     REGISTERS * S::LANES
 }
 
 /// Words of a block of a strip: the codes, then scales and offsets.
 #[inline(always)]
-const fn strip_words<S: Simd>() -> usize {
+pub(super) const fn strip_words<S: Simd>() -> usize {
     (PAIRS + 2) * strip_rows::<S>()
 }
 
@@ -49,15 +64,15 @@ impl Kernel for Sizes {
 }
 
 /// `out = x W^T (+ add)` for every output.
-pub(super) fn multiply<X: Elem, Y: Elem>(
+pub(super) fn multiply<X: Elem, Y: Elem, W: Strips>(
     isa: Isa,
     pool: &Pool,
     x: &[X],
     k: usize,
-    outputs: &[Option<Output<'_, Y>>],
+    outputs: &[Option<Output<'_, Y, W>>],
 ) {
     let (strip, tile) = isa.run(Sizes);
-    let units = |w: &PackedRows| w.n.div_ceil(strip);
+    let units = |w: &W| w.n().div_ceil(strip);
     let total = outputs.iter().flatten().map(|o| units(o.weights)).sum();
     let per = share(total, strip * k, pool.threads());
     let per_tile = tile * (k / BLOCK) * WORDS;
@@ -67,7 +82,12 @@ pub(super) fn multiply<X: Elem, Y: Elem>(
         let words = &mut *scratch::words(count.div_ceil(tile) * per_tile);
         pool.for_chunks_mut(words, per_tile, &|i, words| {
             let x = &x[i * tile * k..x.len().min((i + 1) * tile * k)];
-            isa.run(Quantize { x, k, words });
+            isa.run(Quantize {
+                x,
+                k,
+                top: W::TOP,
+                words,
+            });
         });
         let words = &*words;
         pool.run(usize::div_ceil(total, per), &|task| {
@@ -91,6 +111,7 @@ pub(super) fn multiply<X: Elem, Y: Elem>(
 struct Quantize<'a, X> {
     x: &'a [X],
     k: usize,
+    top: f32,
     words: &'a mut [i32],
 }
 
@@ -109,7 +130,7 @@ impl<X: Elem> Kernel for Quantize<'_, X> {
             let mut token = 0;
             while token < tokens {
                 let from = token * self.k + block * BLOCK;
-                quantize_block(s, &self.x[from..from + BLOCK], record, token);
+                quantize_block(s, (&self.x[from..from + BLOCK], self.top), record, token);
                 token += 1;
             }
             block += 1;
@@ -118,15 +139,19 @@ impl<X: Elem> Kernel for Quantize<'_, X> {
 }
 
 #[inline(always)]
-fn quantize_block<S: Simd, X: Elem>(s: S, x: &[X], record: &mut [i32], token: usize) {
-    let largest = largest(s, x);
-    let inverse = s.splat(if largest > 0.0 {
-        32_767.0 / largest
-    } else {
-        0.0
-    });
+fn quantize_block<S: Simd, X: Elem>(s: S, (x, top): (&[X], f32), record: &mut [i32], token: usize) {
     let (codes, tail) = record.split_at_mut(S::TILE_TOKENS * PAIRS);
     let codes = bytes_of_mut(&mut codes[token * PAIRS..(token + 1) * PAIRS]);
+    let (scale, sum) = words_of(s, x, top, codes);
+    tail[token] = scale.to_bits().cast_signed();
+    tail[S::TILE_TOKENS + token] = sum.to_bits().cast_signed();
+}
+
+/// Writes a block's numbers as words of which the largest is `top`, and gives their scale and their sum.
+#[inline(always)]
+pub(super) fn words_of<S: Simd, X: Elem>(s: S, x: &[X], top: f32, codes: &mut [u8]) -> (f32, f32) {
+    let largest = largest(s, x);
+    let inverse = s.splat(if largest > 0.0 { top / largest } else { 0.0 });
     let mut sum = s.splat(0.0);
     let mut at = 0;
     while at < BLOCK {
@@ -135,32 +160,26 @@ fn quantize_block<S: Simd, X: Elem>(s: S, x: &[X], record: &mut [i32], token: us
         s.store_pairs(code, &mut codes[2 * at..]);
         at += S::LANES;
     }
-    let scale = largest / 32_767.0;
-    tail[token] = scale.to_bits().cast_signed();
-    tail[S::TILE_TOKENS + token] = (scale * s.sum(sum)).to_bits().cast_signed();
+    let scale = largest / top;
+    (scale, scale * s.sum(sum))
 }
 
 /// The rows of one strip from `row` on, times tokens `start..start + count` of the result.
-struct Strip<'a, Y> {
-    output: &'a Output<'a, Y>,
+struct Strip<'a, Y, W> {
+    output: &'a Output<'a, Y, W>,
     row: usize,
     words: &'a [i32],
     tokens: (usize, usize),
 }
 
-impl<Y: Elem> Kernel for Strip<'_, Y> {
+impl<Y: Elem, W: Strips> Kernel for Strip<'_, Y, W> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let w = self.output.weights;
         let strip = &mut *scratch::words(w.blocks() * strip_words::<S>());
-        match (w.bits, w.half) {
-            (Bits::Four, true) => unpack::<S, f16, false>(s, w, self.row, strip),
-            (Bits::Four, false) => unpack::<S, f32, false>(s, w, self.row, strip),
-            (Bits::Eight, true) => unpack::<S, f16, true>(s, w, self.row, strip),
-            (Bits::Eight, false) => unpack::<S, f32, true>(s, w, self.row, strip),
-        }
-        match (S::TILE_TOKENS, w.offsets) {
+        w.unpack(s, self.row, strip);
+        match (S::TILE_TOKENS, w.offsets()) {
             (6, false) => self.tiles::<S, 6, false>(s, strip),
             (6, true) => self.tiles::<S, 6, true>(s, strip),
             (_, false) => self.tiles::<S, 3, false>(s, strip),
@@ -169,7 +188,32 @@ impl<Y: Elem> Kernel for Strip<'_, Y> {
     }
 }
 
-impl<Y: Elem> Strip<'_, Y> {
+impl Strips for PackedRows {
+    const TOP: f32 = 32_767.0;
+
+    fn n(&self) -> usize {
+        self.n
+    }
+    #[inline(always)]
+    fn blocks(&self) -> usize {
+        self.k / BLOCK
+    }
+    #[inline(always)]
+    fn offsets(&self) -> bool {
+        self.offsets
+    }
+    #[inline(always)]
+    fn unpack<S: Simd>(&self, s: S, row: usize, strip: &mut [i32]) {
+        match (self.bits, self.half) {
+            (Bits::Four, true) => unpack::<S, f16, false>(s, self, row, strip),
+            (Bits::Four, false) => unpack::<S, f32, false>(s, self, row, strip),
+            (Bits::Eight, true) => unpack::<S, f16, true>(s, self, row, strip),
+            (Bits::Eight, false) => unpack::<S, f32, true>(s, self, row, strip),
+        }
+    }
+}
+
+impl<Y: Elem, W: Strips> Strip<'_, Y, W> {
     #[inline(always)]
     fn tiles<S: Simd, const T: usize, const OFFSETS: bool>(&self, s: S, strip: &[i32]) {
         let (start, count) = self.tokens;

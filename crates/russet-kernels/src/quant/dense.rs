@@ -44,6 +44,9 @@ impl<T: Elem> RowFormat for DenseRows<'_, T> {
     fn k(&self) -> usize {
         self.k
     }
+    fn no_finer_than_half(&self) -> bool {
+        T::ROUNDING != Rounding::F32 || self.rounding != Rounding::F32
+    }
     fn dequantize(&self, isa: Isa, row: usize, start: usize, out: &mut [f32]) {
         isa.run(Widen {
             x: &self.row(row)[start..start + out.len()],

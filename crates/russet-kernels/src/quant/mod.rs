@@ -5,14 +5,18 @@
 
 mod blocks;
 mod dense;
+mod elements;
 mod gguf;
+mod tables;
 
 use crate::isa::Isa;
 use crate::scratch;
 
 pub use blocks::{BlockRows, Code, Floats};
 pub use dense::DenseRows;
+pub use elements::{Elements, Meaning};
 pub use gguf::{BlockFormat, GgufRows};
+pub use tables::{Grid, Palette, Scaling, TableRows, turn_codes};
 
 /// A weight matrix [n, k] in some storage format.
 pub trait RowFormat: Sync {
@@ -24,6 +28,8 @@ pub trait RowFormat: Sync {
     fn order(&self) -> Order {
         Order::Natural
     }
+    /// Whether the values are no finer than half precision, relative to the largest around them.
+    fn no_finer_than_half(&self) -> bool;
     /// Writes columns `start..start + out.len()` of `row`, in this format's order, rounded to the compute type.
     /// `start` is a multiple of [`COLUMN_STEP`], and so is the length unless the row ends there.
     fn dequantize(&self, isa: Isa, row: usize, start: usize, out: &mut [f32]);

@@ -4,6 +4,7 @@
 //! [`Simd::vectorize`] runs the body inside a function compiled for that instruction set; everything a body calls
 //! must be `#[inline(always)]`, or it falls out of that function and is compiled for the baseline.
 
+pub(crate) mod codes;
 mod math;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
@@ -130,6 +131,14 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn table(self, f: impl FnMut(usize) -> Self::V) -> Self::Table;
     /// Looks up the low and the high nibbles of the first `LANES` bytes.
     fn lookup(self, table: Self::Table, bytes: &[u8]) -> (Self::V, Self::V);
+
+    /// Codes `first..first + LANES` of the sixteen of `BITS` bits, from 1 to 8, that `bytes` begins with: one a lane. `first` is a
+    /// multiple of `LANES`; sixteen bytes are read. Above a code of up to four bits there may be bits of the next ones.
+    fn codes<const BITS: usize>(self, bytes: &[u8; 16], first: usize) -> Self::I;
+    /// Looks up the low four bits of each lane.
+    fn pick(self, table: Self::Table, index: Self::I) -> Self::V;
+    /// Looks each lane up; it is a code of `BITS` bits.
+    fn fetch<const BITS: usize>(self, table: &[f32; 256], index: Self::I) -> Self::V;
 
     /// All lanes `x`.
     fn ints(self, x: i32) -> Self::I;

@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 use half::{bf16, f16};
 
 use super::registers::{loads, on_registers, stores};
-use super::{Kernel, Simd};
+use super::{Kernel, Simd, codes};
 
 mod products;
 
@@ -108,6 +108,15 @@ fn entries(table: uint8x16x4_t, index: uint32x4_t) -> float32x4_t {
     let first = vmulq_n_u32(index, 0x0404_0404);
     let bytes = vaddq_u32(first, vdupq_n_u32(0x0302_0100));
     vreinterpretq_f32_u8(vqtbl4q_u8(table, vreinterpretq_u8_u32(bytes)))
+}
+
+/// Four codes: the bytes that each is in, shifted.
+#[inline]
+#[target_feature(enable = "neon")]
+fn codes_of(bytes: uint8x16_t, places: uint8x16_t, shifts: int32x4_t, mask: i32) -> int32x4_t {
+    let lanes = vreinterpretq_u32_u8(vqtbl1q_u8(bytes, places));
+    let codes = vreinterpretq_s32_u32(vshlq_u32(lanes, vnegq_s32(shifts)));
+    vandq_s32(codes, vdupq_n_s32(mask))
 }
 
 impl<P: Products> Simd for Neon<P> {
@@ -229,5 +238,39 @@ impl<P: Products> Simd for Neon<P> {
                 entries(table, vshrq_n_u32::<4>(index)),
             )
         }
+    }
+    #[inline(always)]
+    fn codes<const BITS: usize>(self, bytes: &[u8; 16], first: usize) -> int32x4_t {
+        let (places, shifts) = const { (codes::places(BITS), codes::shifts(BITS)) };
+        let (places, shifts) = (
+            &places[4 * first..4 * first + 16],
+            &shifts[first..first + 4],
+        );
+        // SAFETY: every target with this file has NEON; the slices are as long as the registers.
+        unsafe {
+            let shifts = vld1q_s32(shifts.as_ptr());
+            codes_of(
+                vld1q_u8(bytes.as_ptr()),
+                vld1q_u8(places.as_ptr()),
+                shifts,
+                (1 << BITS) - 1,
+            )
+        }
+    }
+    #[inline(always)]
+    fn pick(self, table: uint8x16x4_t, index: int32x4_t) -> float32x4_t {
+        // SAFETY: every target with this file has NEON; no memory is touched.
+        unsafe {
+            entries(
+                table,
+                vandq_u32(vreinterpretq_u32_s32(index), vdupq_n_u32(15)),
+            )
+        }
+    }
+    #[inline(always)]
+    fn fetch<const BITS: usize>(self, table: &[f32; 256], index: int32x4_t) -> float32x4_t {
+        let mut lanes = [0; 16];
+        self.store_ints(index, &mut lanes);
+        self.load(&[0, 4, 8, 12].map(|i| table[usize::from(lanes[i])]))
     }
 }

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{Kernel, Simd};
+use super::{Kernel, Simd, codes};
 
 const N: usize = 4;
 
@@ -306,5 +306,17 @@ impl Simd for Portable {
             b.map(|b| table[usize::from(b & 15)]),
             b.map(|b| table[usize::from(b >> 4)]),
         )
+    }
+    #[inline(always)]
+    fn codes<const BITS: usize>(self, bytes: &[u8; 16], first: usize) -> Self::I {
+        std::array::from_fn(|i| codes::code(bytes, BITS, first + i).into())
+    }
+    #[inline(always)]
+    fn pick(self, table: Self::Table, index: Self::I) -> Self::V {
+        index.map(|i| table[(i & 15) as usize])
+    }
+    #[inline(always)]
+    fn fetch<const BITS: usize>(self, table: &[f32; 256], index: Self::I) -> Self::V {
+        index.map(|i| table[(i & 255) as usize])
     }
 }

@@ -331,3 +331,52 @@ fn bytes_and_nibbles_become_numbers() {
         }
     }
 }
+
+/// Sixteen codes of `BITS` bits, and what two kinds of tables make of them.
+struct Codes<'a, const BITS: usize>(&'a [u8; 16], &'a [f32; 256]);
+
+impl<const BITS: usize> Kernel for Codes<'_, BITS> {
+    type Out = [Vec<f32>; 2];
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> [Vec<f32>; 2] {
+        let table = s.table(|i| s.load(&self.1[i..]));
+        let mut out = [const { Vec::new() }; 2];
+        let mut first = 0;
+        while first < 16 {
+            let codes = s.codes::<BITS>(self.0, first);
+            let found = [s.pick(table, codes), s.fetch::<BITS>(self.1, codes)];
+            for (out, v) in out.iter_mut().zip(found) {
+                out.extend(lanes(s, v));
+            }
+            first += S::LANES;
+        }
+        out
+    }
+}
+
+fn check_codes<const BITS: usize>() {
+    // What lies above a code of few bits does not matter where the table repeats.
+    let entry = |i: usize| ((i & ((1 << BITS) - 1)) * 7 % 256) as f32 - 100.5;
+    let table: [f32; 256] = std::array::from_fn(entry);
+    let bytes: [u8; 16] = std::array::from_fn(|i| (i * 83 + 29) as u8);
+    let number = u128::from_le_bytes(bytes);
+    for isa in Isa::available() {
+        let [low, all] = isa.run(Codes::<BITS>(&bytes, &table));
+        for i in 0..16 {
+            let want = (number >> (i * BITS)) as usize & ((1 << BITS) - 1);
+            assert_eq!(low[i], table[want & 15], "{} {BITS} bits", isa.name());
+            let found = BITS <= 4 || all[i] == table[want];
+            assert!(found, "{} {BITS} bits", isa.name());
+        }
+    }
+}
+
+#[test]
+fn codes_of_every_width_are_taken_apart_and_looked_up() {
+    check_codes::<1>();
+    check_codes::<2>();
+    check_codes::<3>();
+    check_codes::<4>();
+    check_codes::<6>();
+    check_codes::<8>();
+}

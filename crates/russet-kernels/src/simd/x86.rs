@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 
 use super::registers::{loads, on_registers, stores};
-use super::{Kernel, Simd};
+use super::{Kernel, Simd, codes};
 
 /// AVX2 with FMA and F16C.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +128,42 @@ fn lookup_256(table: [__m256; 2], index: __m256i) -> __m256 {
         low,
         high,
         _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index)),
+    )
+}
+
+/// Codes from bytes that are the same in every 128 bits: those that each code is in, shifted.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn codes_256(bytes: __m256i, places: __m256i, shifts: __m256i, mask: i32) -> __m256i {
+    let lanes = _mm256_srlv_epi32(_mm256_shuffle_epi8(bytes, places), shifts);
+    if mask < 16 {
+        lanes
+    } else {
+        _mm256_and_si256(lanes, _mm256_set1_epi32(mask))
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+fn codes_512(bytes: __m512i, places: __m512i, shifts: __m512i, mask: i32) -> __m512i {
+    let lanes = _mm512_srlv_epi32(_mm512_shuffle_epi8(bytes, places), shifts);
+    if mask < 16 {
+        lanes
+    } else {
+        _mm512_and_si512(lanes, _mm512_set1_epi32(mask))
+    }
+}
+
+/// Entries of a table of 64 in four registers.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+fn pick64_512(table: [__m512; 4], index: __m512i) -> __m512 {
+    let low = _mm512_permutex2var_ps(table[0], index, table[1]);
+    let high = _mm512_permutex2var_ps(table[2], index, table[3]);
+    _mm512_mask_mov_ps(
+        low,
+        _mm512_test_epi32_mask(index, _mm512_set1_epi32(32)),
+        high,
     )
 }
 
@@ -287,6 +323,34 @@ impl Simd for Avx2 {
             )
         }
     }
+    #[inline(always)]
+    fn codes<const BITS: usize>(self, bytes: &[u8; 16], first: usize) -> __m256i {
+        let (places, shifts) = const { (codes::places(BITS), codes::shifts(BITS)) };
+        let (places, shifts) = (
+            &places[4 * first..4 * first + 32],
+            &shifts[first..first + 8],
+        );
+        // SAFETY: `self` exists only where `detect` found the instructions; the slices are as long as the registers.
+        unsafe {
+            let bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast()));
+            let places = _mm256_loadu_si256(places.as_ptr().cast());
+            let shifts = _mm256_loadu_si256(shifts.as_ptr().cast());
+            codes_256(bytes, places, shifts, (1 << BITS) - 1)
+        }
+    }
+    #[inline(always)]
+    fn pick(self, table: [__m256; 2], index: __m256i) -> __m256 {
+        // SAFETY: `self` exists only where `detect` found the instructions; no memory is touched.
+        unsafe { lookup_256(table, index) }
+    }
+    #[inline(always)]
+    fn fetch<const BITS: usize>(self, table: &[f32; 256], index: __m256i) -> __m256 {
+        // SAFETY: `self` exists only where `detect` found the instructions; masked, every index is in the table.
+        unsafe {
+            let index = _mm256_and_si256(index, _mm256_set1_epi32(255));
+            _mm256_i32gather_ps::<4>(table.as_ptr(), index)
+        }
+    }
 }
 
 impl Simd for Avx512 {
@@ -397,6 +461,36 @@ impl Simd for Avx512 {
                 _mm512_permutexvar_ps(index, table),
                 _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(index), table),
             )
+        }
+    }
+    #[inline(always)]
+    fn codes<const BITS: usize>(self, bytes: &[u8; 16], _: usize) -> __m512i {
+        let (places, shifts) = const { (codes::places(BITS), codes::shifts(BITS)) };
+        // SAFETY: `self` exists only where `detect` found the instructions; the arrays are as long as the registers.
+        unsafe {
+            let bytes = _mm512_broadcast_i32x4(_mm_loadu_si128(bytes.as_ptr().cast()));
+            let places = _mm512_loadu_si512(places.as_ptr().cast());
+            let shifts = _mm512_loadu_si512(shifts.as_ptr().cast());
+            codes_512(bytes, places, shifts, (1 << BITS) - 1)
+        }
+    }
+    #[inline(always)]
+    fn pick(self, table: __m512, index: __m512i) -> __m512 {
+        // SAFETY: `self` exists only where `detect` found the instructions; no memory is touched.
+        unsafe { _mm512_permutexvar_ps(index, table) }
+    }
+    #[inline(always)]
+    fn fetch<const BITS: usize>(self, table: &[f32; 256], index: __m512i) -> __m512 {
+        if BITS == 6 {
+            let (a, b) = (self.load(table), self.load(&table[16..]));
+            let parts = [a, b, self.load(&table[32..]), self.load(&table[48..])];
+            // SAFETY: `self` exists only where `detect` found the instructions; no memory is touched.
+            return unsafe { pick64_512(parts, index) };
+        }
+        // SAFETY: `self` exists only where `detect` found the instructions; masked, every index is in the table.
+        unsafe {
+            let index = _mm512_and_si512(index, _mm512_set1_epi32(255));
+            _mm512_i32gather_ps::<4>(index, table.as_ptr())
         }
     }
 }

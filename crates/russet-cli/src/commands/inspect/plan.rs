@@ -32,6 +32,7 @@ pub(super) fn inspect(
     };
     query.open.threads = wanted.threads.map_or(0, usize::from);
     query.open.precision = wanted.precision.into();
+    query.open.no_repack = wanted.no_repack;
     let function = wanted.function.as_deref().unwrap_or(&main);
     let planned = russet::planned(&module, function, &query)?;
     let shown = Shown {

@@ -11,6 +11,7 @@ use russet_kernels::quant::{
     BlockFormat, BlockRows, Code, DenseRows, Floats, GgufRows, Order, RowFormat, dequantize_row,
 };
 
+use super::tables::{Numbers, Parameters, Tables};
 use super::{Cx, Kernel, Touched, Work};
 use crate::error::OpError;
 use crate::exec::view::{store, typed};
@@ -38,7 +39,16 @@ enum Format {
         shifts: Option<Vector>,
     },
     Blocks(BlockFormat, SharedBytes),
+    Tables(Tables),
 }
+
+/// Codes that can be read in blocks of rows.
+const KINDS: [(DType, Code); 4] = [
+    (DType::I4, Code::I4),
+    (DType::U4, Code::U4),
+    (DType::I8, Code::I8),
+    (DType::U8, Code::U8),
+];
 
 /// Scales or shifts in their kind.
 #[derive(Debug)]
@@ -72,7 +82,7 @@ pub(crate) fn aligned(bytes: &SharedBytes) -> Result<SharedBytes, OpError> {
 }
 
 /// The elements of a dense constant, aligned; a splat is spelled out.
-fn dense(c: &ConstantData) -> Option<SharedBytes> {
+pub(super) fn dense(c: &ConstantData) -> Option<SharedBytes> {
     match &c.storage {
         Storage::Dense(bytes) => aligned(bytes).ok(),
         Storage::Splat(_) => aligned(crate::tensor::Tensor::from_constant(c).ok()?.bytes()).ok(),
@@ -81,7 +91,7 @@ fn dense(c: &ConstantData) -> Option<SharedBytes> {
 }
 
 /// Whether every element of a constant is zero, told cheaply.
-fn is_zero(c: &ConstantData) -> bool {
+pub(super) fn is_zero(c: &ConstantData) -> bool {
     c.storage.bytes().iter().all(|&b| b == 0)
 }
 
@@ -109,9 +119,10 @@ impl Weights {
         })
     }
 
-    /// A dense float matrix.
+    /// A dense float matrix, or several, one under the other.
     pub(crate) fn dense(c: &ConstantData) -> Option<Self> {
-        let (n, k) = matrix(c)?;
+        let (lead, k) = rows_of(c)?;
+        let n = lead.iter().product();
         let float = matches!(c.ty.dtype, DType::F32 | DType::F16 | DType::BF16);
         let Storage::Dense(bytes) = &c.storage else {
             return None;
@@ -126,22 +137,78 @@ impl Weights {
         })?
     }
 
-    /// `(data - zero) · scale + shift` with one triple per row and block of the last axis: the operands of
-    /// `blockwise_shift_scale`. Matrices of a stack lie one under the other. `None` where the operands are laid out otherwise.
+    /// `(data - zero) · scale + shift`: the operands of `blockwise_shift_scale`. Matrices of a stack lie one under the other. `None`
+    /// where no kernel reads such blocks.
     pub(crate) fn codes(
         dtype: DType,
         data: &ConstantData,
-        scale: &ConstantData,
-        zero: &ConstantData,
-        shift: &ConstantData,
+        parameters: [&ConstantData; 3],
     ) -> Option<Self> {
-        let code = match data.ty.dtype {
-            DType::I4 => Code::I4,
-            DType::U4 => Code::U4,
-            DType::I8 => Code::I8,
-            DType::U8 => Code::U8,
-            _ => return None,
+        Self::blocks_of_rows(dtype, data, parameters)
+            .or_else(|| Self::of_tables(dtype, Tables::codes(data)?.scaled(dtype, parameters)?))
+    }
+
+    /// The operands of `lut_to_dense`.
+    pub(crate) fn palette(indices: &ConstantData, lut: &ConstantData, axis: i64) -> Option<Self> {
+        Self::of_tables(lut.ty.dtype, Tables::palette(indices, lut, axis)?)
+    }
+
+    /// What `blockwise_shift_scale` makes of a palette.
+    pub(crate) fn scaled(&self, dtype: DType, parameters: [&ConstantData; 3]) -> Option<Self> {
+        match &self.format {
+            Format::Tables(t) => Self::of_tables(dtype, t.scaled(dtype, parameters)?),
+            _ => None,
+        }
+    }
+
+    /// The matrix with rows and columns exchanged; its codes are laid out anew.
+    pub(crate) fn turned(&self) -> Option<Self> {
+        match &self.format {
+            Format::Tables(t) => Self::of_tables(self.dtype, t.turned()?),
+            Format::Codes {
+                code,
+                block,
+                data,
+                scales,
+                zeros,
+                shifts,
+            } => {
+                let kind = KINDS.iter().find(|(_, c)| c == code)?.0;
+                let numbers = |dtype, data: &SharedBytes| {
+                    Numbers::by_rows(dtype, data.clone(), *block, self.k)
+                };
+                let scaling = Parameters {
+                    scale: numbers(scales.0, &scales.1),
+                    zero: zeros.as_ref().map(|z| numbers(kind, z)),
+                    shift: shifts.as_ref().map(|s| numbers(s.0, &s.1)),
+                    folded: kind.size().is_some(),
+                };
+                let shape = (vec![self.n], self.k);
+                let t = Tables::new(kind, data.clone(), shape, Some(scaling));
+                Self::of_tables(self.dtype, t.turned()?)
+            }
+            _ => None,
+        }
+    }
+
+    fn of_tables(dtype: DType, tables: Tables) -> Option<Self> {
+        let (n, k) = tables.shape()?;
+        let this = Self {
+            n,
+            k,
+            dtype,
+            format: Format::Tables(tables),
         };
+        this.with(|_| ()).map(|()| this)
+    }
+
+    /// Codes of four or eight bits with one scale, zero and shift per row and block of the last axis.
+    fn blocks_of_rows(
+        dtype: DType,
+        data: &ConstantData,
+        [scale, zero, shift]: [&ConstantData; 3],
+    ) -> Option<Self> {
+        let code = KINDS.iter().find(|(kind, _)| *kind == data.ty.dtype)?.1;
         let ((lead, k), (rows, blocks)) = (rows_of(data)?, rows_of(scale)?);
         let n = lead.iter().product();
         let Storage::Dense(bytes) = &data.storage else {
@@ -181,6 +248,7 @@ impl Weights {
             Format::Dense(_, data) | Format::Codes { data, .. } | Format::Blocks(_, data) => {
                 data.unload();
             }
+            Format::Tables(_) => {}
         }
     }
 
@@ -190,7 +258,7 @@ impl Weights {
             return None;
         }
         match &self.format {
-            Format::Dense(..) => None,
+            Format::Dense(..) | Format::Tables(_) => None,
             Format::Blocks(format, bytes) => {
                 let rows = GgufRows::new(*format, bytes, self.k, Rounding::F32)?;
                 Some(Box::new(rows))
@@ -254,6 +322,7 @@ impl Weights {
                 let shifts = shifts.as_ref().map_or(0, |s| s.1.len());
                 data.len() + scales.1.len() + zeros + shifts
             }
+            Format::Tables(t) => t.size(),
         };
         bytes as u64
     }
@@ -264,6 +333,7 @@ impl Weights {
             Format::Dense(dtype, _) => dtype.to_string(),
             Format::Blocks(format, _) => format!("{format:?}"),
             Format::Codes { code, block, .. } => format!("{code:?}/{block}").to_lowercase(),
+            Format::Tables(t) => t.label(),
         };
         format!("{kind} [{}, {}]", self.n, self.k)
     }
@@ -275,6 +345,12 @@ impl Weights {
     /// The kind the elements decode to.
     pub(crate) fn dtype(&self) -> DType {
         self.dtype
+    }
+
+    /// Whether elements can be written out one by one: floats and whole bytes, not floats of 8 bits.
+    pub(crate) fn has_plain_elements(&self) -> bool {
+        let float = matches!(self.dtype, DType::F32 | DType::F16 | DType::BF16);
+        float || !self.dtype.is_float() && self.dtype.size().is_some()
     }
 
     /// Calls `f` with the rows in the kernels' terms.
@@ -290,6 +366,7 @@ impl Weights {
             Format::Dense(_, bytes) => f(&DenseRows::new(typed::<f32>(bytes), self.k, rounding)?),
             Format::Blocks(format, bytes) => f(&GgufRows::new(*format, bytes, self.k, rounding)?),
             Format::Codes { .. } => f(&self.code_rows()?),
+            Format::Tables(t) => f(&t.rows(rounding)?),
         })
     }
 
@@ -332,6 +409,10 @@ impl RowFormat for Part<'_> {
         self.rows.order()
     }
 
+    fn no_finer_than_half(&self) -> bool {
+        self.rows.no_finer_than_half()
+    }
+
     fn dequantize(&self, isa: Isa, row: usize, start: usize, out: &mut [f32]) {
         self.rows.dequantize(isa, self.first + row, start, out);
     }
@@ -342,7 +423,7 @@ impl RowFormat for Part<'_> {
 }
 
 /// All extents of a constant but the last, and the last.
-fn rows_of(c: &ConstantData) -> Option<(Vec<usize>, usize)> {
+pub(super) fn rows_of(c: &ConstantData) -> Option<(Vec<usize>, usize)> {
     let mut shape = c.ty.fixed_shape().filter(|s| s.len() >= 2)?;
     let k = shape.pop()?;
     Some((shape, k))

@@ -7,11 +7,12 @@ use russet_kernels::elem::Rounding;
 use super::{Lower, Lowering, Value, ViewDraft, What, captured};
 use crate::error::OpError;
 use crate::exec::build::Home;
-use crate::exec::kernels::{self, Binary, ReduceKind, Unary, Weights};
+use crate::exec::kernels::{self, Binary, Instruction, ReduceKind, Unary, Weights};
 use crate::exec::layout::Layout;
 use crate::graph::{ConstantData, Node, Storage, ValueId};
 use crate::ops::Op;
 use crate::ops::constant::Constant;
+use crate::ops::gelu::Approximate;
 use crate::ops::scatter_along_axis::ScatterMode;
 use crate::ops::shape::axis;
 use crate::tensor::Tensor;
@@ -43,6 +44,9 @@ impl Lowering<'_> {
         if let Op::OpaqueKernel(kernel) = &node.op {
             return Err(kernel.refusal());
         }
+        if matches!(node.op, Op::LutToDense(_)) && self.palette(node)? {
+            return Ok(());
+        }
         if !self.plain_kinds(node) {
             return self.reference(node);
         }
@@ -53,7 +57,7 @@ impl Lowering<'_> {
             Op::Cast(_) => {
                 let x = self.view(node.inputs[0])?;
                 self.emit_for(node.outputs[0], "cast", kernels::Cast, vec![x])?;
-                self.mark(What::Rows);
+                self.mark(self.function(node));
                 Ok(())
             }
             Op::BroadcastingWhere(_) | Op::Where(_) => self.choose(node),
@@ -174,22 +178,29 @@ impl Lowering<'_> {
     fn unary(&mut self, node: &Node, kernel: impl kernels::Kernel + 'static) -> Lower<()> {
         let x = self.view(node.inputs[0])?;
         self.emit_for(node.outputs[0], node.op.name(), kernel, vec![x])?;
-        self.mark(match node.op {
-            Op::Silu(_) => What::Silu,
-            _ => What::Rows,
-        });
+        self.mark(self.function(node));
         Ok(())
+    }
+
+    /// What a step of one operation on floats is.
+    fn function(&self, node: &Node) -> What {
+        let compares = matches!(node.op, Op::Greater(_) | Op::BroadcastingGreater(_));
+        let last = node.inputs.last().is_some_and(|&id| self.is_float(id));
+        let floats = last && (compares || self.is_float(node.outputs[0]));
+        match operation(&node.op).filter(|_| floats) {
+            Some(operation) => {
+                let loads = (0..node.inputs.len()).map(Instruction::Load);
+                What::Elementwise(loads.chain(operation).collect())
+            }
+            None => What::Rows,
+        }
     }
 
     fn binary(&mut self, node: &Node, kernel: impl kernels::Kernel + 'static) -> Lower<()> {
         let (_, shape) = self.ty(node.outputs[0])?;
         let views = self.broadcasts(&node.inputs, &shape)?;
         self.emit_for(node.outputs[0], node.op.name(), kernel, views)?;
-        self.mark(match node.op {
-            Op::Add(_) | Op::BroadcastingAdd(_) if self.is_float(node.inputs[0]) => What::Add,
-            Op::Mul(_) | Op::BroadcastingMul(_) if self.is_float(node.inputs[0]) => What::Mul,
-            _ => What::Rows,
-        });
+        self.mark(self.function(node));
         Ok(())
     }
 
@@ -210,7 +221,9 @@ impl Lowering<'_> {
     fn choose(&mut self, node: &Node) -> Lower<()> {
         let (_, shape) = self.ty(node.outputs[0])?;
         let views = self.broadcasts(&node.inputs, &shape)?;
-        self.emit_for(node.outputs[0], node.op.name(), kernels::Where, views)
+        self.emit_for(node.outputs[0], node.op.name(), kernels::Where, views)?;
+        self.mark(self.function(node));
+        Ok(())
     }
 
     /// The constant integer in an operand.
@@ -234,12 +247,10 @@ impl Lowering<'_> {
             .iter()
             .map(|&a| axis(a, rank))
             .collect::<Result<Vec<_>, _>>()?;
-        self.emit_for(
-            node.outputs[0],
-            node.op.name(),
-            kernels::Reduce { kind, axes },
-            vec![x],
-        )
+        let kernel = kernels::Reduce { kind, axes };
+        self.emit_for(node.outputs[0], node.op.name(), kernel.clone(), vec![x])?;
+        self.mark(What::Reduce(kernel));
+        Ok(())
     }
 
     fn softmax(&mut self, node: &Node) -> Lower<()> {
@@ -258,16 +269,16 @@ impl Lowering<'_> {
         let x = self.view(node.inputs[0])?;
         let axis = axis(self.axis_of(node, 1)?, x.layout.shape.len())?;
         let descending = self.axis_of(node, 2)? != 0;
-        self.emit_for(
-            node.outputs[0],
-            node.op.name(),
-            kernels::Sort {
-                axis,
-                descending,
-                indices,
-            },
-            vec![x],
-        )
+        let kernel = kernels::Sort {
+            axis,
+            descending,
+            indices,
+            both: false,
+            first: usize::MAX,
+        };
+        self.emit_for(node.outputs[0], node.op.name(), kernel.clone(), vec![x])?;
+        self.mark(What::Sort(kernel));
+        Ok(())
     }
 
     /// The constant a value is, in the file or by decompression.
@@ -289,36 +300,91 @@ impl Lowering<'_> {
     }
 
     fn blockwise(&mut self, node: &Node) -> Lower<()> {
-        let parts: Option<Vec<_>> = node.inputs.iter().map(|&id| self.constant_of(id)).collect();
-        let (dtype, shape) = self.ty(node.outputs[0])?;
-        let weights = parts.and_then(|p| Weights::codes(dtype, &p[0], &p[1], &p[2], &p[3]));
+        let (dtype, _) = self.ty(node.outputs[0])?;
+        let parts: Option<Vec<_>> = node.inputs[1..]
+            .iter()
+            .map(|&id| self.constant_of(id))
+            .collect();
+        let weights = parts.and_then(|p| {
+            let parameters = [&*p[0], &*p[1], &*p[2]];
+            match (
+                self.constant_of(node.inputs[0]),
+                self.compressed(node.inputs[0]),
+            ) {
+                (Some(data), _) => Weights::codes(dtype, &data, parameters),
+                (None, Some(palette)) => palette.scaled(dtype, parameters),
+                (None, None) => None,
+            }
+        });
         match weights {
-            Some(w) if shape.len() > 2 => {
-                let value = Value::Stack {
-                    weights: Arc::new(w),
-                    layout: Layout::contiguous(&shape),
-                };
-                self.values.insert(node.outputs[0], value);
-                Ok(())
-            }
-            Some(w) => {
-                self.values.insert(
-                    node.outputs[0],
-                    Value::Weights {
-                        weights: Arc::new(w),
-                        transposed: false,
-                    },
-                );
-                Ok(())
-            }
+            Some(weights) => self.keep_compressed(node.outputs[0], weights),
             None => self.reference(node),
         }
     }
 
+    /// Compressed weights whose elements lie in the order of the value.
+    fn compressed(&self, id: ValueId) -> Option<Arc<Weights>> {
+        match self.values.get(&id)? {
+            Value::Weights {
+                weights,
+                transposed: false,
+            } => Some(weights.clone()),
+            Value::Stack { weights, layout } if layout.is_contiguous() => Some(weights.clone()),
+            _ => None,
+        }
+    }
+
+    fn keep_compressed(&mut self, id: ValueId, weights: Weights) -> Lower<()> {
+        let (_, shape) = self.ty(id)?;
+        let weights = Arc::new(weights);
+        let value = if shape.len() > 2 {
+            let layout = Layout::contiguous(&shape);
+            Value::Stack { weights, layout }
+        } else {
+            Value::Weights {
+                weights,
+                transposed: false,
+            }
+        };
+        self.values.insert(id, value);
+        Ok(())
+    }
+
+    /// Keeps a palette compressed where kernels read it: tables of plain floats, or of anything that is scaled to such.
+    fn palette(&mut self, node: &Node) -> Lower<bool> {
+        let id = node.outputs[0];
+        let (Some(indices), Some(lut)) = (
+            self.constant_of(node.inputs[0]),
+            self.constant_of(node.inputs[1]),
+        ) else {
+            return Ok(false);
+        };
+        let plain = matches!(lut.ty.dtype, DType::F32 | DType::F16 | DType::BF16);
+        let axis = self.axis_of(node, 2).unwrap_or(0);
+        let weights = Weights::palette(&indices, &lut, axis);
+        match weights.filter(|_| plain || self.only_scaled(id)) {
+            Some(weights) => self.keep_compressed(id, weights).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether a value is nothing but the data of `blockwise_shift_scale`.
+    fn only_scaled(&self, id: ValueId) -> bool {
+        let body = &self.graph.body;
+        let other = |n: &Node| {
+            let data = matches!(n.op, Op::BlockwiseShiftScale(_)) && n.inputs[0] == id;
+            let operands = n.inputs.iter().skip(usize::from(data));
+            operands.copied().chain(captured(n)).any(|i| i == id)
+        };
+        !body.results.contains(&id) && !body.nodes.iter().any(other)
+    }
+
     /// Weights that a product with `id` as its right operand may read row by row.
     fn right_weights(&self, id: ValueId) -> Option<Arc<Weights>> {
-        if let Some((weights, true)) = self.weights(id) {
-            return Some(weights);
+        match self.weights(id) {
+            Some((weights, true)) => return Some(weights),
+            Some((weights, false)) => return weights.turned().map(Arc::new),
+            None => {}
         }
         let Some(Value::View(ViewDraft {
             home: Home::Constant(c),
@@ -328,7 +394,7 @@ impl Lowering<'_> {
         else {
             return None;
         };
-        let weights = Weights::dense(c)?;
+        let weights = Weights::dense(c).filter(|_| c.ty.shape.len() == 2)?;
         let [n, k] = weights.shape().map(Dim::from);
         let transposed = layout.shape == [k.clone(), n] && layout.strides == [Dim::Const(1), k];
         transposed.then(|| Arc::new(weights))
@@ -339,11 +405,7 @@ impl Lowering<'_> {
         if let Some(weights) = self.right_weights(right) {
             let x = self.view(node.inputs[0])?;
             let x = self.contiguous(x);
-            let kernel = kernels::Linear {
-                weights: weights.clone(),
-                exact: true,
-            };
-            self.emit_for(id, "linear", kernel, vec![x])?;
+            self.emit_for(id, "linear", kernels::Linear(weights.clone()), vec![x])?;
             self.mark(What::Linear(weights));
             return Ok(());
         }
@@ -451,6 +513,39 @@ impl Lowering<'_> {
         };
         self.emit(node.op.name(), kernel, inputs, outputs);
         Ok(())
+    }
+}
+
+/// What an operation does with the values of its operands, all floats but the condition of a choice; nothing where the kernels
+/// have no such function, and a cast has none to compute.
+fn operation(op: &Op) -> Option<Option<Instruction>> {
+    use russet_kernels::elementwise::{Binary as B, Unary as U};
+    let unary = |op| Some(Some(Instruction::Unary(op)));
+    let binary = |op| Some(Some(Instruction::Binary(op)));
+    match op {
+        Op::Cast(_) => Some(None),
+        Op::Silu(_) => unary(U::Silu),
+        Op::Sigmoid(_) => unary(U::Sigmoid),
+        Op::Tanh(_) => unary(U::Tanh),
+        Op::Exp(_) => unary(U::Exp),
+        Op::Log(_) => unary(U::Log),
+        Op::Sin(_) => unary(U::Sin),
+        Op::Cos(_) => unary(U::Cos),
+        Op::Sqrt(_) => unary(U::Sqrt),
+        Op::Rsqrt(_) => unary(U::Rsqrt),
+        Op::Abs(_) => unary(U::Abs),
+        Op::Gelu(gelu) => match gelu.approximate {
+            Approximate::None => unary(U::Gelu),
+            Approximate::Tanh => unary(U::GeluTanh),
+            Approximate::Sigmoid => None,
+        },
+        Op::Add(_) | Op::BroadcastingAdd(_) => binary(B::Add),
+        Op::Sub(_) | Op::BroadcastingSub(_) => binary(B::Sub),
+        Op::Mul(_) | Op::BroadcastingMul(_) => binary(B::Mul),
+        Op::Divide(_) | Op::BroadcastingDivide(_) => binary(B::Div),
+        Op::Greater(_) | Op::BroadcastingGreater(_) => binary(B::Greater),
+        Op::BroadcastingWhere(_) | Op::Where(_) => Some(Some(Instruction::Select)),
+        _ => None,
     }
 }
 

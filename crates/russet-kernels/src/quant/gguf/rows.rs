@@ -63,6 +63,9 @@ impl RowFormat for GgufRows<'_> {
     fn k(&self) -> usize {
         self.k
     }
+    fn no_finer_than_half(&self) -> bool {
+        true
+    }
     fn dequantize(&self, isa: Isa, row: usize, start: usize, out: &mut [f32]) {
         let bytes = self.bytes(row, start, out.len());
         with_layout!(
