@@ -133,8 +133,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, short = 'g', value_name = "N", default_value_t = 128)]
     pub(crate) generation_tokens: usize,
     /// Trials; one more comes first and is not counted
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 5)]
-    pub(crate) num_trials: usize,
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) num_trials: u32,
     /// Tokens of context before the prompt, not measured
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) depth: usize,

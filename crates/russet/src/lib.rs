@@ -41,7 +41,7 @@ pub use planned::{PlanQuery, Planned, planned};
 pub use russet_graph::exec::{CacheKind, Precision, StepWork};
 pub use russet_kernels::machine;
 pub use sample::{Sampler, Sampling, SamplingError};
-pub use session::{Chat, Reply};
+pub use session::{Chat, Reply, check_session};
 pub use template::{ChatTemplate, Message, RenderOptions, TemplateError};
 pub use tokenizer::{Tokenizer, TokenizerError};
 

@@ -336,7 +336,7 @@ fn sessions_of_other_models_and_damaged_ones_are_refused() {
         .expect("a conversation")
         .load(&path)
         .expect_err("an error");
-    assert!(error.to_string().contains("is of llama"), "{error}");
+    assert!(error.to_string().contains("is of \"llama"), "{error}");
     let whole = std::fs::read(&path).expect("the file");
     let before = (chat.messages().to_vec(), chat.engine().history().to_vec());
     let mut dice = Dice::new(1);
