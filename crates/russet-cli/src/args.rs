@@ -167,8 +167,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, short = 'g', value_name = "N", default_value_t = 128)]
     pub(crate) generation_tokens: usize,
     /// Trials; one more comes first and is not counted
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 5)]
-    pub(crate) num_trials: usize,
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) num_trials: u32,
     /// Tokens of context before the prompt, not measured
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) depth: usize,
@@ -203,6 +203,9 @@ pub(crate) struct EngineArgs {
     /// How caches get their memory: auto, growing, fixed_size, or chunked, a sliding window in which a conversation never ends
     #[arg(long, value_name = "NAME", default_value = "auto", help_heading = ENGINE)]
     pub(crate) kv_cache_strategy: String,
+    /// What keys and values are kept as: model, or int8, which takes half the memory of half precision
+    #[arg(long, value_enum, default_value_t = CacheArg::Model, help_heading = ENGINE)]
+    pub(crate) kv_cache_type: CacheArg,
     /// Tokens that growing caches have room for at first [default: 256], and caches of fixed size for good
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = ENGINE)]
     pub(crate) kv_cache_initial_capacity: Option<u32>,
@@ -218,6 +221,24 @@ pub(crate) struct EngineArgs {
     /// Prompts up to this length are processed in one piece [default: the bundle's word, else twice the chunk]
     #[arg(long, value_name = "N", help_heading = ENGINE)]
     pub(crate) chunk_threshold: Option<u32>,
+}
+
+/// What keys and values are kept as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CacheArg {
+    /// As the file says
+    Model,
+    /// Codes of eight bits, with a scale for every position and head
+    Int8,
+}
+
+impl From<CacheArg> for russet::CacheKind {
+    fn from(kind: CacheArg) -> Self {
+        match kind {
+            CacheArg::Model => Self::Given,
+            CacheArg::Int8 => Self::Int8,
+        }
+    }
 }
 
 /// The heading of the flags that few will need.
@@ -236,6 +257,7 @@ impl EngineArgs {
         options.no_repack = self.no_repack;
         options.variant = EngineVariant::parse(&self.inference_engine_variant)?;
         options.kv_cache = self.kv_cache_strategy.parse()?;
+        options.kv_cache_kind = self.kv_cache_type.into();
         options.kv_capacity = size(self.kv_cache_initial_capacity);
         options.max_context = size(self.max_context);
         options.attention_sinks = size(self.attention_sinks);

@@ -47,6 +47,9 @@ pub struct Trial {
     pub gen_tps: f64,
 }
 
+/// The most tokens of a trial.
+const MOST_TOKENS: usize = 1 << 24;
+
 /// Measures a model; `on_trial` hears of every trial that counts.
 ///
 /// # Errors
@@ -57,12 +60,14 @@ pub fn bench(
     on_trial: &mut dyn FnMut(&Trial),
 ) -> Result<Vec<Trial>, Error> {
     let mut engine = model.engine()?;
-    let new = options.prompt + options.generate;
-    if options.depth + new > engine.limit() {
+    let new = options.prompt.saturating_add(options.generate);
+    // An engine without a limit would be asked to make up more tokens than there is memory for.
+    let limit = engine.limit().min(MOST_TOKENS);
+    if options.depth.saturating_add(new) > limit {
         return Err(Error::Engine(EngineError::ContextFull {
             position: options.depth,
             new,
-            limit: engine.limit(),
+            limit,
         }));
     }
     // A first token tells how many there are.

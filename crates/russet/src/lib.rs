@@ -43,10 +43,10 @@ pub use open::{
     read_asset_in, read_gguf,
 };
 pub use planned::{PlanQuery, Planned, planned};
-pub use russet_graph::exec::{Precision, StepWork};
+pub use russet_graph::exec::{CacheKind, Precision, StepWork};
 pub use russet_kernels::machine;
 pub use sample::{Sampler, Sampling, SamplingError};
-pub use session::{Chat, Reply};
+pub use session::{Chat, Reply, check_session};
 pub use template::{ChatTemplate, Message, RenderOptions, TemplateError};
 pub use tokenizer::{Tokenizer, TokenizerError};
 

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use russet_formats::aimodel::{self, AimodelAsset};
 use russet_formats::checkpoint;
 use russet_formats::gguf::{self, Gguf, GgufTokenizer};
-use russet_graph::exec::{Plan, PlanError, Precision};
+use russet_graph::exec::{CacheKind, Plan, PlanError, Precision};
 use russet_graph::graph::Module;
 use russet_graph::verify::{Violation, verify};
 use russet_kernels::mem::{FileMap, SharedBytes};
@@ -124,6 +124,8 @@ pub struct OpenOptions {
     pub variant: Option<EngineVariant>,
     /// How caches get their memory.
     pub kv_cache: KvCacheStrategy,
+    /// What keys and values are kept as; codes of eight bits only in fast precision.
+    pub kv_cache_kind: CacheKind,
     /// Tokens that growing caches have room for at first, and caches of fixed size for good.
     pub kv_capacity: Option<usize>,
     /// Of [`KvCacheStrategy::Chunked`], the tokens at the start that are never forgotten; 4 where nothing is said.

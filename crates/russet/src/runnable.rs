@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use russet_graph::exec::{Plan, PlanOptions};
+use russet_graph::exec::{CacheKind, Plan, PlanOptions, Precision};
 use russet_graph::graph::{Block, Graph, Module};
 use russet_graph::ops::Op;
-use russet_graph::types::Type;
+use russet_graph::types::{DType, Type};
 use russet_graph::verify::verify;
 use russet_kernels::threads::Pool;
 
@@ -62,7 +62,7 @@ impl Runnable {
         let pool = Arc::new(Pool::new(options.threads));
         let functions = match variant {
             EngineVariant::StaticShape => {
-                let ladder = Ladder::new(&module, options.precision, pool.clone())?;
+                let ladder = Ladder::new(&module, options, pool.clone())?;
                 Functions::Static(Arc::new(ladder))
             }
             EngineVariant::Sequential | EngineVariant::Pipelined => {
@@ -77,6 +77,7 @@ impl Runnable {
                 }
             }
         };
+        check_caches(&functions, options)?;
         let mut this = Self {
             module: Arc::new(module),
             pool,
@@ -195,6 +196,30 @@ impl Runnable {
     }
 }
 
+/// Fails where caches of eight bits were asked for and there are none.
+fn check_caches(functions: &Functions, options: &OpenOptions) -> Result<(), EngineError> {
+    let refused = |reason: &str| {
+        Err(EngineError::Strategy {
+            strategy: "int8",
+            reason: reason.into(),
+        })
+    };
+    if options.kv_cache_kind == CacheKind::Given {
+        return Ok(());
+    }
+    if options.precision == Precision::Exact {
+        return refused("exact precision keeps what the file says; use fast precision");
+    }
+    let main = match functions {
+        Functions::Dynamic { main, .. } => main.clone(),
+        Functions::Static(ladder) => ladder.first()?,
+    };
+    if main.states().iter().any(|s| s.ty.dtype == DType::I8) {
+        return Ok(());
+    }
+    refused("the model has no caches that nothing but attention reads")
+}
+
 /// How many tokens the caches of a plan hold, where it fixes that.
 pub(crate) fn held(plan: &Plan) -> Option<usize> {
     let caches = plan.states().iter().filter(|s| {
@@ -219,6 +244,7 @@ pub(crate) fn plan_options(
     plan.precision = options.precision;
     plan.repack = !options.no_repack;
     plan.pool = Some(pool.clone());
+    plan.caches = options.kv_cache_kind;
     plan.last_row_of = logits.filter(|_| !options.all_logits && !padded);
     plan
 }

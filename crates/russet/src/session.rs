@@ -8,6 +8,7 @@ use crate::engine::{self, Engine, EngineError, EngineVariant, Snapshot, Token};
 use crate::generate::{GenerateOptions, Generated, StopReason, generate, generate_ahead};
 use crate::open::{Error, Model};
 use crate::template::{Message, RenderOptions};
+use crate::tensors;
 
 /// An answer with what it cost.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +54,14 @@ fn rate(tokens: usize, time: Duration) -> f64 {
 const MODEL: &str = "model";
 const MESSAGES: &str = "messages";
 
+/// Whether a conversation could be kept in a file, as far as that shows before it is: its folder is there, and its name is one.
+///
+/// # Errors
+/// [`Error::Tensors`], as [`Chat::save`] would fail.
+pub fn check_session(path: &Path) -> Result<(), Error> {
+    Ok(tensors::check_place(path)?)
+}
+
 /// One conversation over a model, with caches of its own.
 pub struct Chat<'a> {
     model: &'a Model,
@@ -93,7 +102,7 @@ impl<'a> Chat<'a> {
     }
 
     /// Writes the conversation to a file, with everything that its engine holds: [`Chat::load`] goes on from there without
-    /// processing anything again. Whatever interrupts it, what was at the path before is still there.
+    /// processing anything again, or, with caches of another kind or length, by processing its tokens. Whatever interrupts it, what was at the path before is still there.
     ///
     /// # Errors
     /// [`Error::Tensors`] where the file cannot be written.
@@ -119,7 +128,7 @@ impl<'a> Chat<'a> {
         let model = self.model.fingerprint();
         if notes.get(MODEL).is_none_or(|m| m != model) {
             let other = notes.get(MODEL).map_or("another model", String::as_str);
-            return Err(misfit(&format!("is of {other}, not of {model}")).into());
+            return Err(misfit(&format!("is of {other:?}, not of {model:?}")).into());
         }
         let messages = notes.get(MESSAGES).map(|m| serde_json::from_str(m));
         let messages = messages.and_then(Result::ok);
@@ -128,9 +137,22 @@ impl<'a> Chat<'a> {
         if let Some(token) = snapshot.tokens().iter().find(|t| **t as usize >= vocab) {
             return Err(misfit(&format!("holds token {token} of a vocabulary of {vocab}")).into());
         }
-        self.engine.restore(&snapshot)?;
+        match self.engine.restore(&snapshot) {
+            // Other caches than it was saved with: what they hold follows from the tokens.
+            Err(EngineError::Snapshot(_)) => self.engine = self.read_again(snapshot.tokens())?,
+            other => other?,
+        }
         self.messages = messages;
         Ok(())
+    }
+
+    /// An engine that has processed these tokens.
+    fn read_again(&self, tokens: &[Token]) -> Result<Box<dyn Engine>, Error> {
+        let mut engine = self.model.engine()?;
+        if !tokens.is_empty() {
+            engine.feed(tokens, &|| false)?;
+        }
+        Ok(engine)
     }
 
     /// Set to `true` from another thread or a signal handler to end the answer at the next step; `send` resets it.
@@ -156,6 +178,10 @@ impl<'a> Chat<'a> {
             .prompt(&self.messages, &render)
             .and_then(|prompt| self.answer(&prompt, options, on_text));
         match &reply {
+            // Nothing has been answered: nothing has been said.
+            Ok(reply) if reply.reason == StopReason::Cancelled && reply.tokens.is_empty() => {
+                self.messages.pop();
+            }
             Ok(reply) => self
                 .messages
                 .push(Message::new("assistant", reply.text.clone())),
@@ -184,6 +210,8 @@ impl<'a> Chat<'a> {
         let start = Instant::now();
         let reused_tokens = engine::resume(&mut *self.engine, prompt, &cancelled)?;
         let prefill = start.elapsed();
+        // Fewer than there are where somebody did not want to wait.
+        let read = self.engine.history().len().max(reused_tokens);
         let start = Instant::now();
         let run = match self.model.variant() {
             EngineVariant::Pipelined => generate_ahead,
@@ -205,7 +233,7 @@ impl<'a> Chat<'a> {
             text,
             tokens,
             reason,
-            prompt_tokens: prompt.len(),
+            prompt_tokens: read,
             reused_tokens,
             prefill,
             decode: start.elapsed(),

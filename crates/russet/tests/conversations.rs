@@ -6,7 +6,9 @@ mod common;
 use common::{all_bundles, talker, talkers};
 use russet::bench::SplitMix;
 use russet::engine::{Rewinding, resume};
-use russet::{Engine, EngineVariant, KvCacheStrategy, Model, OpenOptions, Precision, Token};
+use russet::{
+    CacheKind, Engine, EngineVariant, KvCacheStrategy, Model, OpenOptions, Precision, Token,
+};
 
 const NEVER: &dyn Fn() -> bool = &|| false;
 
@@ -334,7 +336,7 @@ fn sessions_of_other_models_and_damaged_ones_are_refused() {
         .expect("a conversation")
         .load(&path)
         .expect_err("an error");
-    assert!(error.to_string().contains("is of llama"), "{error}");
+    assert!(error.to_string().contains("is of \"llama"), "{error}");
     let whole = std::fs::read(&path).expect("the file");
     let before = (chat.messages().to_vec(), chat.engine().history().to_vec());
     let mut dice = Dice::new(1);
@@ -426,4 +428,47 @@ fn says_what_its_weights_say(bundle: &std::path::Path) {
             );
         }
     }
+}
+
+#[test]
+fn caches_of_eight_bits_say_nearly_the_same_in_half_the_memory() {
+    let mut checked = 0;
+    for bundle in talkers() {
+        let given = open(&bundle, |o| o.kv_cache = KvCacheStrategy::FixedSize);
+        let mut options = OpenOptions::default();
+        options.kv_cache_kind = CacheKind::Int8;
+        let Ok(model) = Model::open(&bundle, &options) else {
+            continue;
+        };
+        let (mut whole, mut small) = (
+            given.engine().expect("an engine"),
+            model.engine().expect("an engine"),
+        );
+        let tokens: Vec<Token> = (0..100).map(|i| i * 29 % 300).collect();
+        for engine in [&mut whole, &mut small] {
+            engine.feed(&tokens[..90], NEVER).expect("a prompt");
+            for token in &tokens[90..] {
+                engine.feed(&[*token], NEVER).expect("a token");
+            }
+        }
+        let (a, b) = (whole.logits().to_vec(), small.logits().to_vec());
+        let dot =
+            |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| f64::from(x * y)).sum::<f64>();
+        let cosine = dot(&a, &b) / (dot(&a, &a) * dot(&b, &b)).sqrt();
+        assert!(cosine > 0.9995 && a != b, "{}: {cosine}", bundle.display());
+        checked += 1;
+        for seed in 0..3 {
+            converse(&model, seed, 5, "int8");
+        }
+    }
+    assert!(checked >= 5, "{checked}");
+}
+
+#[test]
+fn caches_of_eight_bits_are_refused_where_the_file_is_followed_exactly() {
+    let mut options = OpenOptions::default();
+    options.kv_cache_kind = CacheKind::Int8;
+    options.precision = Precision::Exact;
+    let error = Model::open(talker("llama"), &options).expect_err("an error");
+    assert!(error.to_string().contains("fast precision"), "{error}");
 }

@@ -69,7 +69,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
         model: &args.model,
         prompt_tokens: args.prompt_tokens,
         generation_tokens: args.generation_tokens,
-        num_trials: args.num_trials,
+        num_trials: args.num_trials as usize,
         depth: args.depth,
         threads,
         precision: args.engine.precision.name(),
@@ -112,7 +112,7 @@ fn trials(model: &Model, args: &BenchArgs) -> Result<Vec<Trial>, Failure> {
     let mut options = BenchOptions::default();
     options.prompt = args.prompt_tokens;
     options.generate = args.generation_tokens;
-    options.trials = args.num_trials;
+    options.trials = args.num_trials as usize;
     options.depth = args.depth;
     options.seed = args.seed;
     let mut count = 0;

@@ -29,6 +29,7 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
         chat: talk::begin(&model, &args.talk)?,
         options: talk::options(&args.talk),
         system: args.talk.system.clone(),
+        session: args.talk.session.as_deref(),
         verbose: args.talk.verbose,
     };
     interrupt::listen(talk.chat.cancel_flag());
@@ -39,7 +40,7 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
             break;
         }
     }
-    talk::keep(&talk.chat, &args.talk)
+    Ok(())
 }
 
 /// The conversation and how it is held.
@@ -47,6 +48,7 @@ struct Conversation<'a> {
     chat: Chat<'a>,
     options: GenerateOptions,
     system: Option<String>,
+    session: Option<&'a Path>,
     verbose: bool,
 }
 
@@ -68,10 +70,16 @@ impl Conversation<'_> {
                 self.system = Some(text.trim().to_owned()).filter(|t| !t.is_empty());
                 self.restart();
             }
+            ("/save" | "/load", _) => eprintln!("say which file: {line} FILE"),
             (word, "") if word.starts_with('/') => {
                 eprintln!("there is no command {word}; /help lists them");
             }
-            _ => self.say(line)?,
+            _ => match self.say(line) {
+                Err(error @ Failure::Stream { .. }) => return Err(error),
+                // The conversation is as before, and goes on.
+                Err(error) => eprintln!("{}", chain(&error)),
+                Ok(()) => {}
+            },
         }
         Ok(true)
     }
@@ -94,7 +102,8 @@ impl Conversation<'_> {
         if self.verbose {
             talk::figures(&reply);
         }
-        Ok(())
+        // After every answer, so that nothing is lost however it ends.
+        talk::keep(&self.chat, self.session)
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     if args.talk.verbose {
         talk::figures(&reply);
     }
-    talk::keep(&chat, &args.talk)?;
+    talk::keep(&chat, args.talk.session.as_deref())?;
     Ok(if reply.reason == StopReason::Cancelled {
         interrupt::EXIT_CODE.into()
     } else {

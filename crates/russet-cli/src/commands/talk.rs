@@ -1,6 +1,7 @@
 //! What `run` and `chat` share: opening a model, options, streaming an answer, figures.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -14,6 +15,9 @@ use crate::locate::locate;
 pub(super) fn open(name: &str, args: &TalkArgs) -> Result<Model, Failure> {
     sampling(&args.sampling).check()?;
     let options = args.engine.options()?;
+    if let Some(file) = &args.session {
+        russet::check_session(file)?;
+    }
     let path = locate(name)?;
     let start = Instant::now();
     let model = Model::open(&path, &options).map_err(|source| Failure::Open {
@@ -74,7 +78,8 @@ pub(super) fn stream<'a>(
 /// A new conversation, or the saved one where there is one.
 pub(super) fn begin<'a>(model: &'a Model, args: &TalkArgs) -> Result<Chat<'a>, Failure> {
     let mut chat = model.chat()?;
-    if let Some(file) = args.session.as_deref().filter(|f| f.exists()) {
+    let held = |f: &&Path| f.metadata().is_ok_and(|m| !m.is_file() || m.len() > 0);
+    if let Some(file) = args.session.as_deref().filter(held) {
         chat.load(file)?;
         if args.verbose {
             eprintln!(
@@ -89,11 +94,8 @@ pub(super) fn begin<'a>(model: &'a Model, args: &TalkArgs) -> Result<Chat<'a>, F
 }
 
 /// Keeps a conversation where that is wanted.
-pub(super) fn keep(chat: &Chat<'_>, args: &TalkArgs) -> Result<(), Failure> {
-    Ok(args
-        .session
-        .as_deref()
-        .map_or(Ok(()), |file| chat.save(file))?)
+pub(super) fn keep(chat: &Chat<'_>, file: Option<&Path>) -> Result<(), Failure> {
+    Ok(file.map_or(Ok(()), |file| chat.save(file))?)
 }
 
 /// Figures of an answer, on standard error.

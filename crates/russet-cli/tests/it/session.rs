@@ -200,3 +200,99 @@ fn engines_are_chosen_by_name() {
         stdout(&run(model, engine));
     }
 }
+
+/// `chat` with these lines and more arguments.
+fn chat(lines: &str, more: &[&str]) -> std::process::Output {
+    let mut child = Command::new(RUSSET)
+        .arg("chat")
+        .arg(fixture(MODEL))
+        .args(["--temperature", "0", "--max-tokens", "8", "--threads", "1"])
+        .args(more)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), lines.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn an_answer_that_fails_does_not_end_a_conversation() {
+    let folder = Folder::new();
+    let file = folder.join("talk.session").display().to_string();
+    let long = "x".repeat(700);
+    let done = chat(&format!("hello\n{long}\nand on\n"), &["--session", &file]);
+    let complaints = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(complaints.contains("the context is full"), "{complaints}");
+    let answers = stdout(&done);
+    // The same without the line that failed.
+    let other = folder.join("other.session").display().to_string();
+    assert_eq!(
+        answers,
+        stdout(&chat("hello\nand on\n", &["--session", &other]))
+    );
+    let length = |file: &str| fs::metadata(file).unwrap().len();
+    assert_eq!(length(&file), length(&other));
+}
+
+#[test]
+fn a_conversation_moves_to_other_caches() {
+    let folder = Folder::new();
+    let lines = [
+        "how are you today",
+        "tell me more of it",
+        "and what then",
+        "go on",
+    ];
+    let window = [
+        "--kv-cache-strategy",
+        "chunked",
+        "--max-context",
+        "65",
+        "--attention-sinks",
+    ];
+    let with = |sinks: &'static str| [&window[..], &[sinks]].concat();
+    let (four, five) = (with("4"), with("5"));
+    let two: [&[&str]; 2] = [&four, &five];
+    let talk = |flags: [&[&str]; 2], name: &str| {
+        let file = folder.join(name).display().to_string();
+        let said = |lines: &[&str], flags: &[&str]| {
+            let flags = [flags, &["--session", &file]].concat();
+            stdout(&chat(&format!("{}\n", lines.join("\n")), &flags))
+        };
+        said(&lines[..3], flags[0]);
+        said(&lines[3..], flags[1])
+    };
+    // What is held under other flags follows from the tokens, which are those of the flags before.
+    let moved = talk(two, "moved");
+    let stayed = talk([&four, &four], "stayed");
+    assert_ne!(moved, "");
+    assert_ne!(stayed, "");
+    let others: [[&[&str]; 2]; 3] = [
+        [&four, &[]],
+        [&[], &four],
+        [&[], &["--kv-cache-type", "int8"]],
+    ];
+    for (i, flags) in others.into_iter().enumerate() {
+        assert_ne!(talk(flags, &format!("other{i}")), "");
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_is_told_before_anything_is_computed() {
+    let folder = Folder::new();
+    let long = folder.join(&"n".repeat(256));
+    for file in [folder.join("none/talk"), long] {
+        let done = Command::new(RUSSET)
+            .args(arguments(&file, "hello"))
+            .output()
+            .unwrap();
+        assert_eq!(done.status.code(), Some(1));
+        assert!(done.stdout.is_empty());
+    }
+    let empty = folder.join("empty");
+    fs::write(&empty, "").unwrap();
+    said(&empty, "an empty file is a new conversation");
+    assert!(fs::read(&empty).unwrap().len() > 100);
+}

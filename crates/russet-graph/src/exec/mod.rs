@@ -8,6 +8,7 @@
 //! A plan is exact (every step rounds where the file rounds) or fast: see [`Precision`].
 
 mod build;
+mod cache;
 mod dims;
 mod fuse;
 mod kernels;
@@ -18,7 +19,7 @@ mod states;
 mod view;
 mod work;
 
-pub use build::{Plan, PlanError, PlanOptions, PlanState, Precision, StepInfo};
+pub use build::{CacheKind, Plan, PlanError, PlanOptions, PlanState, Precision, StepInfo};
 pub use run::{Executor, Input, RunError};
 pub use states::States;
 pub use view::{MAX_RANK, View};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use russet_graph::exec::{Plan, PlanOptions, Precision};
+use russet_graph::exec::{Plan, PlanOptions};
 use russet_graph::graph::{ConstantData, Graph, Module, Storage};
 use russet_graph::ops::Op;
 use russet_graph::passes::bind_input;
@@ -13,6 +13,7 @@ use russet_kernels::threads::Pool;
 
 use super::EngineError;
 use crate::call::Function;
+use crate::open::OpenOptions;
 
 /// The function that gives the embedding table, its result, and the input that takes it.
 const LOAD: &str = "load_embeddings";
@@ -97,7 +98,7 @@ pub struct Ladder {
     pub(crate) rungs: Vec<Rung>,
     /// Queries of a `gather_embeddings` function, and its name.
     gathers: Vec<(usize, String)>,
-    precision: Precision,
+    options: PlanOptions,
     pool: Arc<Pool>,
     plans: Mutex<HashMap<String, Arc<Plan>>>,
 }
@@ -109,7 +110,7 @@ impl Ladder {
     /// [`EngineError::Contract`] where the functions do not make one.
     pub fn new(
         module: &Module,
-        precision: Precision,
+        options: &OpenOptions,
         pool: Arc<Pool>,
     ) -> Result<Self, EngineError> {
         let broken = |function: &str, reason: &str| EngineError::Contract {
@@ -135,11 +136,15 @@ impl Ladder {
         for graph in &mut module.graphs {
             bind_input(graph, TABLE, &table);
         }
+        let mut plan = PlanOptions::default();
+        plan.precision = options.precision;
+        plan.caches = options.kv_cache_kind;
+        plan.pool = Some(pool.clone());
         Ok(Self {
             module,
             rungs,
             gathers,
-            precision,
+            options: plan,
             pool,
             plans: Mutex::default(),
         })
@@ -154,6 +159,12 @@ impl Ladder {
     /// The threads.
     pub(crate) fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    /// The plan of the function that a conversation begins with.
+    pub(crate) fn first(&self) -> Result<Arc<Plan>, EngineError> {
+        let rung = select(&self.rungs, 0, 1).ok_or(EngineError::Empty)?;
+        self.plan(&rung.name)
     }
 
     /// The function that gathers the embeddings of this many tokens.
@@ -172,10 +183,7 @@ impl Ladder {
         if let Some(plan) = plans.get(name) {
             return Ok(plan.clone());
         }
-        let mut options = PlanOptions::default();
-        options.precision = self.precision;
-        options.pool = Some(self.pool.clone());
-        let plan = Arc::new(Plan::build(&self.module, name, &options)?);
+        let plan = Arc::new(Plan::build(&self.module, name, &self.options)?);
         plans.insert(name.into(), plan.clone());
         Ok(plan)
     }

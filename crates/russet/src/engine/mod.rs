@@ -157,6 +157,8 @@ pub fn resume(
     cancelled: &dyn Fn() -> bool,
 ) -> Result<usize, EngineError> {
     let last = tokens.len().checked_sub(1).ok_or(EngineError::Empty)?;
+    // Before anything is forgotten for it.
+    check_room(0, tokens.len(), engine.limit())?;
     let common = engine.history().iter().zip(tokens);
     let common = common.take_while(|(a, b)| a == b).count().min(last);
     let kept = match engine.trim_kv_cache(common) {

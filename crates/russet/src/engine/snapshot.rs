@@ -3,7 +3,8 @@
 //! The file is a `.safetensors` file: every state under its name, of caches only the rows in use; the tokens under `tokens`; and in its
 //! notes what it is and for which model. It is replaced in one step, so that an interrupted save leaves the old one.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use russet_graph::exec::{PlanState, States};
@@ -22,11 +23,18 @@ const TOKENS: &str = "tokens";
 /// The note that says what a file is, and its value.
 const FORMAT: (&str, &str) = ("format", "russet session 1");
 
+/// The note that says which window it is of.
+const WINDOW: &str = "window";
+/// The most bytes of a header: it holds the messages.
+const LONGEST_HEADER: u64 = 64 << 20;
+
 /// The tokens that an engine holds, and its states after them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     tokens: Vec<Token>,
     states: NamedTensors,
+    /// Of a window, its size and its sinks: they say which of the tokens the states are those after.
+    window: Option<[usize; 2]>,
 }
 
 impl Snapshot {
@@ -34,6 +42,7 @@ impl Snapshot {
         Self {
             tokens: tokens.to_vec(),
             states,
+            window: None,
         }
     }
 
@@ -43,8 +52,16 @@ impl Snapshot {
     }
 
     /// The same states, said to be those after other tokens: a window holds fewer than the conversation has.
-    pub(crate) fn with_tokens(&self, tokens: &[Token]) -> Self {
-        Self::new(tokens, self.states.clone())
+    pub(crate) fn with_tokens(&self, tokens: &[Token], window: Option<[usize; 2]>) -> Self {
+        Self {
+            window,
+            ..Self::new(tokens, self.states.clone())
+        }
+    }
+
+    /// The window that it is of.
+    pub(crate) fn window(&self) -> Option<[usize; 2]> {
+        self.window
     }
 
     /// The states for a function, in its order, where all fit.
@@ -54,6 +71,11 @@ impl Snapshot {
         roles: &[StateRole],
     ) -> Result<Vec<&'a Tensor>, EngineError> {
         let misfit = |what: String| Err(EngineError::Snapshot(what));
+        if let Some([size, sinks]) = self.window {
+            return misfit(format!(
+                "it is of a window of {size} tokens with {sinks} sinks"
+            ));
+        }
         if self.states.len() != states.len() {
             let (got, want) = (self.states.len(), states.len());
             return misfit(format!("it has {got} states, the model has {want}"));
@@ -83,7 +105,14 @@ impl Snapshot {
     /// [`Error::Tensors`]; what was at the path before is then still there.
     pub fn write(&self, path: &Path, mut notes: Notes) -> Result<(), Error> {
         let (name, value) = FORMAT;
+        if path.exists() {
+            // A pipe would be waited for.
+            regular(path).map_err(|source| io(path, source))?;
+        }
         notes.insert(name.into(), value.into());
+        if let Some([size, sinks]) = self.window {
+            notes.insert(WINDOW.into(), format!("{size} {sinks}"));
+        }
         let ids = SharedBytes::from_vec(bytes_of(&self.tokens).to_vec());
         let ids = Tensor::new(DType::U32, vec![self.tokens.len()], ids)
             .map_err(|e| EngineError::Snapshot(e.to_string()))?;
@@ -99,13 +128,14 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Tensors`] where it cannot be read or is damaged, [`EngineError::Snapshot`] where it is something else.
     pub fn read(path: &Path) -> Result<(Self, Notes), Error> {
-        let bytes = regular(path).and_then(|()| fs::read(path));
+        let none = |what: &str| Error::Missing(format!("{} {what}", path.display()));
+        let bytes = regular(path).and_then(|()| read_marked(path));
         let bytes = bytes.map_err(|source| io(path, source))?;
+        let bytes = bytes.ok_or_else(|| none("is no saved session"))?;
         let read = tensors::read_noted(&bytes);
         let (mut states, notes) = read.map_err(|problem| content(path, problem))?;
-        let none = |what: &str| EngineError::Snapshot(format!("{} {what}", path.display()));
         if notes.get(FORMAT.0).is_none_or(|v| v != FORMAT.1) {
-            return Err(none("is no saved session").into());
+            return Err(none("is no saved session"));
         }
         let at = states.iter().position(|(n, _)| n == TOKENS);
         let tokens = at.map(|at| states.swap_remove(at).1);
@@ -113,8 +143,38 @@ impl Snapshot {
         let tokens = tokens.ok_or_else(|| none("has no tokens"))?;
         let ids = tokens.bytes().as_chunks::<4>().0;
         let tokens = ids.iter().map(|b| Token::from_le_bytes(*b)).collect();
-        Ok((Self { tokens, states }, notes))
+        let window = notes.get(WINDOW).map(|text| {
+            let mut numbers = text.split(' ').map(str::parse);
+            match (numbers.next(), numbers.next()) {
+                (Some(Ok(size)), Some(Ok(sinks))) => Ok([size, sinks]),
+                _ => Err(none("has a window that is none")),
+            }
+        });
+        let this = Self {
+            tokens,
+            states,
+            window: window.transpose()?,
+        };
+        Ok((this, notes))
     }
+}
+
+/// The content of a file whose header says that it is a session; `None` where it does not, and then no more than that is read.
+fn read_marked(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    let mut file = File::open(path)?;
+    let mut start = Vec::new();
+    file.by_ref().take(8).read_to_end(&mut start)?;
+    let length = start.first_chunk().map(|b| u64::from_le_bytes(*b));
+    let Some(length) = length.filter(|n| *n <= LONGEST_HEADER) else {
+        return Ok(None);
+    };
+    file.by_ref().take(length).read_to_end(&mut start)?;
+    let mark = format!("\"{}\"", FORMAT.1);
+    if !start.windows(mark.len()).any(|w| w == mark.as_bytes()) {
+        return Ok(None);
+    }
+    file.read_to_end(&mut start)?;
+    Ok(Some(start))
 }
 
 /// A state of an engine that holds `held` tokens.

@@ -171,13 +171,22 @@ impl<E: Engine> Engine for Windowed<E> {
     }
 
     fn snapshot(&self) -> Snapshot {
-        self.engine.snapshot().with_tokens(&self.history)
+        let window = [self.window.size, self.window.sinks];
+        let own = self.window.forgotten(self.history.len()) > 0;
+        self.engine
+            .snapshot()
+            .with_tokens(&self.history, own.then_some(window))
     }
 
     fn restore(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
         let history = snapshot.tokens();
+        let window = [self.window.size, self.window.sinks];
+        if let Some([size, sinks]) = snapshot.window().filter(|w| *w != window) {
+            let reason = format!("it is of a window of {size} tokens with {sinks} sinks");
+            return Err(EngineError::Snapshot(reason));
+        }
         self.engine
-            .restore(&snapshot.with_tokens(&self.held(history)))?;
+            .restore(&snapshot.with_tokens(&self.held(history), None))?;
         self.history = history.to_vec();
         Ok(())
     }

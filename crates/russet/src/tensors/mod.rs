@@ -158,15 +158,26 @@ pub(crate) fn write_noted(tensors: &[(String, Tensor)], notes: Notes) -> Result<
     safetensors::write(tensors, Some(notes))
 }
 
+/// The bytes that the name of a file has at most, on the systems there are.
+const LONGEST_NAME: usize = 255;
+
 /// Says whether tensors can be written to a path, as far as that shows without doing it: its extension, its folder.
 ///
 /// # Errors
 /// The error that [`write()`] would end with.
 pub fn check_writable(path: &Path) -> Result<(), TensorFileError> {
     format(path)?;
+    check_place(path)
+}
+
+/// Says whether a file could be at a path.
+pub(crate) fn check_place(path: &Path) -> Result<(), TensorFileError> {
     let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
     let kind = folder.map_or(Ok(true), |f| fs::metadata(f).map(|m| m.is_dir()));
     let fits = match kind {
+        Ok(true) if path.file_name().is_none_or(|n| n.len() > LONGEST_NAME) => {
+            Err(io::ErrorKind::InvalidFilename.into())
+        }
         Ok(true) if path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(true) => Ok(()),
         Ok(false) => Err(io::ErrorKind::NotADirectory.into()),

@@ -1,7 +1,8 @@
 //! Composites run whole.
 
-use russet_kernels::attention::{Attention, Heads, HeadsMut, attention};
+use russet_kernels::attention::{Attention, Cached, Heads, HeadsMut, attention};
 use russet_kernels::elem::Elem;
+use russet_kernels::mem::Pod;
 use russet_kernels::norm::{Norm, rms_norm};
 use russet_kernels::rope::{Pairs, RowsOf, Tables, rotate_normalised, rotate_rows};
 use russet_kernels::scratch;
@@ -290,7 +291,10 @@ pub(crate) struct Sdpa {
 impl Kernel for Sdpa {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let dtype = cx.outputs[0].dtype;
-        by_kind!(dtype, T => attend::<T>(self, dtype, cx))
+        match cx.inputs[1].dtype {
+            DType::I8 => by_kind!(dtype, T => attend::<T, u8>(self, dtype, cx)),
+            _ => by_kind!(dtype, T => attend::<T, T>(self, dtype, cx)),
+        }
     }
 
     /// Two products with every key and value that a query sees.
@@ -321,13 +325,13 @@ impl Kernel for Sdpa {
     }
 }
 
-fn from<'a, T: Elem>(view: &View<'a>, at: usize) -> &'a [T] {
+fn from<'a, T: Pod>(view: &View<'a>, at: usize) -> &'a [T] {
     let data = typed::<T>(view.data);
     &data[(view.geometry.offset + at).min(data.len())..]
 }
 
 /// The heads of one of the batch, from one on.
-fn heads<'a, T: Elem>(view: &View<'a>, batch: usize, head: usize) -> Heads<'a, T> {
+fn heads<'a, T: Pod>(view: &View<'a>, batch: usize, head: usize) -> Heads<'a, T> {
     let strides = view.geometry.strides;
     Heads {
         data: from(view, batch * strides[0] + head * strides[1]),
@@ -354,7 +358,12 @@ fn check(op: &ScaledDotProductAttention, cx: &Cx<'_, '_, '_>) -> Result<(), OpEr
     Ok(())
 }
 
-fn attend<T: Elem>(kernel: &Sdpa, dtype: DType, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+/// Attention of queries of kind `T` over a cache of kind `C`.
+fn attend<T: Elem, C: Cached>(
+    kernel: &Sdpa,
+    dtype: DType,
+    cx: &mut Cx<'_, '_, '_>,
+) -> Result<(), OpError> {
     let op = &kernel.op;
     check(op, cx)?;
     let (q, k, v) = (cx.inputs[0], cx.inputs[1], cx.inputs[2]);
@@ -378,8 +387,8 @@ fn attend<T: Elem>(kernel: &Sdpa, dtype: DType, cx: &mut Cx<'_, '_, '_>) -> Resu
         let masked = |m: &View<'_>| batch * m.geometry.strides[0] + head * m.geometry.strides[1];
         let a = Attention {
             q: heads::<T>(&q, batch, head),
-            k: heads(&k, batch, head / group),
-            v: heads(&v, batch, head / group),
+            k: heads::<C>(&k, batch, head / group),
+            v: heads::<C>(&v, batch, head / group),
             heads: together,
             kv_heads: together.div_ceil(group),
             m,

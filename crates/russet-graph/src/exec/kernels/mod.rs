@@ -21,6 +21,7 @@ macro_rules! by_kind {
     };
 }
 
+mod cache;
 mod composite;
 mod copy;
 mod elementwise;
@@ -36,6 +37,7 @@ mod weights;
 
 use std::fmt::Debug;
 
+pub(crate) use cache::CacheRows;
 pub(crate) use composite::{NormRotate, RmsNorm, RopeTables, Rotate, ScoreMask, Sdpa};
 pub(crate) use copy::{Contents, Copy, Range, SliceCopy, SliceWrite};
 pub(crate) use elementwise::{
