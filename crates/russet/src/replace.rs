@@ -1,7 +1,6 @@
 //! Giving a file its content in one step: it is written beside its place, brought to the disk and renamed. Whatever happens
 //! half-way, the file is the old one or the new one.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -41,12 +40,10 @@ pub(crate) fn replace_entry(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// A name that no other process and no other call uses.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let mut part = OsString::from(".");
-    part.push(name);
+    path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    part.push(format!(".{}-{count}.part", process::id()));
-    Ok(path.with_file_name(part))
+    // Without the file's own name, which may be as long as names can be.
+    Ok(path.with_file_name(format!(".russet-{}-{count}.part", process::id())))
 }
 
 /// Writes the new content with the permissions of the old.
