@@ -465,28 +465,29 @@ mod tests {
         }
     }
 
+    const BINARY: [DefinedBinary; 7] = [
+        (Binary::Add, |a, b| a + b),
+        (Binary::Sub, |a, b| a - b),
+        (Binary::Mul, |a, b| a * b),
+        (Binary::Div, |a, b| a / b),
+        (Binary::Min, |a, b| {
+            if a.is_nan() || b.is_nan() {
+                f32::NAN
+            } else {
+                a.min(b)
+            }
+        }),
+        (Binary::Max, |a, b| {
+            if a.is_nan() || b.is_nan() {
+                f32::NAN
+            } else {
+                a.max(b)
+            }
+        }),
+        (Binary::Greater, |a, b| f32::from(u8::from(a > b))),
+    ];
+
     fn check_binary<T: Elem + std::fmt::Debug>() {
-        let ops: [DefinedBinary; 7] = [
-            (Binary::Add, |a, b| a + b),
-            (Binary::Sub, |a, b| a - b),
-            (Binary::Mul, |a, b| a * b),
-            (Binary::Div, |a, b| a / b),
-            (Binary::Min, |a, b| {
-                if a.is_nan() || b.is_nan() {
-                    f32::NAN
-                } else {
-                    a.min(b)
-                }
-            }),
-            (Binary::Max, |a, b| {
-                if a.is_nan() || b.is_nan() {
-                    f32::NAN
-                } else {
-                    a.max(b)
-                }
-            }),
-            (Binary::Greater, |a, b| f32::from(u8::from(a > b))),
-        ];
         let mut random = Random::new(6);
         for n in [0, 1, 7, 16, 17, 70] {
             let mut x: Vec<T> = random.floats(2 * n).into_iter().map(T::from_f32).collect();
@@ -495,7 +496,7 @@ mod tests {
                 .for_each(|v| *v = T::from_f32(f32::NAN));
             let (a, b) = x.split_at(n);
             let half = T::from_f32(0.5);
-            for (op, exact) in ops {
+            for (op, exact) in BINARY {
                 for (p, q) in [
                     (Operand::Vector(a), Operand::Vector(b)),
                     (Operand::Scalar(half), Operand::Vector(b)),

@@ -386,9 +386,9 @@ fn decays<S: Simd>(
 ) -> Decay {
     let mut sums = [0.0; CHUNK];
     let mut sum = 0.0;
-    for i in 0..CHUNK {
+    for (i, place) in sums.iter_mut().enumerate() {
         sum += if i < n { a.g[first + i] } else { 0.0 };
-        sums[i] = sum;
+        *place = sum;
     }
     let mut decay = Decay {
         since: [0.0; CHUNK],

@@ -107,7 +107,7 @@ fn products_are_joined_in_the_narrowed_layer_too() {
     assert!(counts.iter().any(|[alone, _]| *alone > 0), "{counts:?}");
 }
 
-/// What the layers of every architecture are planned as; `|` begins a layer.
+/// What a layer of every architecture is planned as.
 const LAYERS: [(&str, &str); 6] = [
     (
         "qwen2",
