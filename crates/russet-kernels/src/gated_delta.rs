@@ -540,10 +540,10 @@ mod tests {
             let (q, k, v) = (&a.q[at * a.dk..], &a.k[at * a.dk..], &a.v[at * a.dv..]);
             let decay = f64::from(a.g[at]).exp();
             state.iter_mut().for_each(|x| *x *= decay);
-            for c in 0..a.dv {
+            for (c, v) in v[..a.dv].iter().enumerate() {
                 let column = |r: usize| r * a.dv + c;
                 let seen: f64 = (0..a.dk).map(|r| state[column(r)] * f64::from(k[r])).sum();
-                let error = f64::from(a.beta[at]) * (f64::from(v[c]) - seen);
+                let error = f64::from(a.beta[at]) * (f64::from(*v) - seen);
                 (0..a.dk).for_each(|r| state[column(r)] += f64::from(k[r]) * error);
                 out.push((0..a.dk).map(|r| state[column(r)] * f64::from(q[r])).sum());
             }

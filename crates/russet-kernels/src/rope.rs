@@ -329,7 +329,7 @@ mod tests {
                 let x = &data[row * stride..][..width];
                 let mean = x.iter().map(|v| v * v).sum::<f32>() / width as f32;
                 let v = |i: usize| x[i] / (mean + 1e-6).sqrt() * scale[i];
-                for i in 0..width {
+                for (i, got) in out.iter().enumerate() {
                     let (p, a, b) = match pairing {
                         _ if i >= 2 * pairs => (0, i, i),
                         Pairs::Halves => (i % pairs, i % pairs, i % pairs + pairs),
@@ -341,7 +341,7 @@ mod tests {
                         _ if i == a => v(a) * cos - v(b) * sin,
                         _ => v(a) * sin + v(b) * cos,
                     };
-                    let error = (out[i] - want).abs();
+                    let error = (got - want).abs();
                     assert!(error <= 1e-5, "{} {pairing:?} {row} {i}", isa.name());
                 }
             }

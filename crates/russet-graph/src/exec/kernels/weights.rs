@@ -39,7 +39,7 @@ enum Format {
         shifts: Option<Vector>,
     },
     Blocks(BlockFormat, SharedBytes),
-    Tables(Tables),
+    Tables(Box<Tables>),
 }
 
 /// Codes that can be read in blocks of rows.
@@ -197,7 +197,7 @@ impl Weights {
             n,
             k,
             dtype,
-            format: Format::Tables(tables),
+            format: Format::Tables(Box::new(tables)),
         };
         this.with(|_| ()).map(|()| this)
     }
