@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use russet::audit::{Finding, Report, Severity};
+use russet::audit::{Finding, Report, Severity, WeightShare};
 use russet::{AuditOptions, ModelSource, audit};
 
 use crate::args::AuditArgs;
@@ -98,8 +98,7 @@ fn line(out: &mut impl Write, margin: &str, text: &str) -> io::Result<()> {
 
 fn weights(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for asset in &report.assets {
-        let share =
-            |w: &russet::audit::WeightShare| format!("{:.0} % {}", 100.0 * w.share, w.dtype);
+        let share = |w: &WeightShare| format!("{:.0} % {}", 100.0 * w.share, w.dtype);
         let shares: Vec<String> = asset.weights.iter().map(share).collect();
         let bytes: u64 = asset.weights.iter().map(|w| w.bytes).sum();
         if !shares.is_empty() {

@@ -48,7 +48,7 @@ pub enum SpeechBundle {
     /// A transducer with metadata; its assets are `encoder`, `decoder_step` and `joint`.
     Transducer {
         /// What all bundles have.
-        model: ModelBundle,
+        model: Box<ModelBundle>,
         /// The `config` part.
         config: TransducerConfig,
     },
@@ -83,7 +83,7 @@ impl SpeechBundle {
             .and_then(|p| TransducerConfig::read(p, faults));
         Some(Self::Transducer {
             config: config?,
-            model,
+            model: Box::new(model),
         })
     }
 }

@@ -84,117 +84,117 @@ fn with(mut value: Value, key: &str, to: impl Into<Value>) -> Value {
 /// What is done to a whole bundle, the finding that must follow, and a part of its mend.
 const BROKEN: &[(&str, &str, Break)] = &[
     ("metadata-missing", "export it again", |f| {
-        drop(f.remove(METADATA))
+        drop(f.remove(METADATA));
     }),
     ("metadata-missing", "give the folder", |f| {
-        f.retain(|path, _| path.starts_with("tokenizer/"))
+        f.retain(|path, _| path.starts_with("tokenizer/"));
     }),
     ("metadata-malformed", "export the model again", |f| {
-        f.get_mut(METADATA).unwrap().truncate(100)
+        f.get_mut(METADATA).unwrap().truncate(100);
     }),
     ("metadata-malformed", "export the model again", |f| {
-        drop(f.insert(METADATA.into(), b"[]".to_vec()))
+        drop(f.insert(METADATA.into(), b"[]".to_vec()));
     }),
     ("metadata-version", "write 0.2", |f| {
-        metadata(f, |v| v["metadata_version"] = "0.1".into())
+        metadata(f, |v| v["metadata_version"] = "0.1".into());
     }),
     ("metadata-version", "write 0.2", |f| {
-        metadata(f, |v| remove(v, "metadata_version"))
+        metadata(f, |v| remove(v, "metadata_version"));
     }),
     ("kind-unknown", "one of llm", |f| {
-        metadata(f, |v| v["kind"] = "lmm".into())
+        metadata(f, |v| v["kind"] = "lmm".into());
     }),
     ("field-missing", "the model's name", |f| {
-        metadata(f, |v| remove(v, "name"))
+        metadata(f, |v| remove(v, "name"));
     }),
     ("field-missing", "tokenizer, vocab_size", |f| {
-        metadata(f, |v| remove(v, "language"))
+        metadata(f, |v| remove(v, "language"));
     }),
     ("field-missing", "width of the logits", |f| {
-        metadata(f, |v| remove(&mut v["language"], "vocab_size"))
+        metadata(f, |v| remove(&mut v["language"], "vocab_size"));
     }),
     ("field-missing", "\"main\": \"qwen3-4bit.aimodel\"", |f| {
-        metadata(f, |v| v["assets"] = json!({}))
+        metadata(f, |v| v["assets"] = json!({}));
     }),
     ("field-type", "a positive integer", |f| {
-        metadata(f, |v| v["language"]["max_context_length"] = "256".into())
+        metadata(f, |v| v["language"]["max_context_length"] = "256".into());
     }),
     ("field-type", "an object of paths", |f| {
-        metadata(f, |v| v["assets"] = json!(["x"]))
+        metadata(f, |v| v["assets"] = json!(["x"]));
     }),
     ("asset-missing", "--asset main=other.aimodel", |f| {
-        rename_asset(f, "other.aimodel")
+        rename_asset(f, "other.aimodel");
     }),
     ("asset-missing", "case of letters", |f| {
-        rename_asset(f, "Qwen3-4bit.aimodel")
+        rename_asset(f, "Qwen3-4bit.aimodel");
     }),
     ("asset-compiled", "compiled from", |f| {
-        rename_asset(f, "qwen3-4bit.h18p.aimodelc")
+        rename_asset(f, "qwen3-4bit.h18p.aimodelc");
     }),
     ("asset-outside", "into the bundle", |f| {
-        metadata(f, |v| v["assets"]["main"] = "../m.aimodel".into())
+        metadata(f, |v| v["assets"]["main"] = "../m.aimodel".into());
     }),
     ("asset-invalid", "a folder with main.mlirb", |f| {
-        drop(f.remove("qwen3-4bit.aimodel/main.mlirb"))
+        drop(f.remove("qwen3-4bit.aimodel/main.mlirb"));
     }),
     ("asset-unused", "give it a role", |f| {
-        drop(f.insert("draft.aimodel/main.mlirb".into(), vec![1]))
+        drop(f.insert("draft.aimodel/main.mlirb".into(), vec![1]));
     }),
     ("asset-unreadable", "export the asset again", |f| {
-        program(f).truncate(70_000)
+        program(f).truncate(70_000);
     }),
     ("asset-unreadable", "export the asset again", |f| {
-        program(f).fill(7)
+        program(f).fill(7);
     }),
     ("operation-unknown", "without this operation", |f| {
-        respell(f, "primitive.slice_v1", "primitive.slicf_v1")
+        respell(f, "primitive.slice_v1", "primitive.slicf_v1");
     }),
     ("hash-missing", "main.hash", |f| {
-        drop(f.remove("qwen3-4bit.aimodel/main.hash"))
+        drop(f.remove("qwen3-4bit.aimodel/main.hash"));
     }),
     ("file-empty", "copy or export", |f| program(f).clear()),
     ("file-empty", "copy or export", |f| {
-        drop(f.insert(CONFIG.into(), Vec::new()))
+        drop(f.insert(CONFIG.into(), Vec::new()));
     }),
     ("file-leftover", "remove it", |f| {
-        drop(f.insert("tokenizer/.tokenizer.json.17-0.part".into(), vec![1]))
+        drop(f.insert("tokenizer/.tokenizer.json.17-0.part".into(), vec![1]));
     }),
     ("file-pointer", "git lfs pull", |f| {
         let text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 73021\n";
         f.insert(TOKENIZER.into(), text.into());
     }),
     ("compression-false", "read the log", |f| {
-        metadata(f, |v| v["compression"] = "3bit".into())
+        metadata(f, |v| v["compression"] = "3bit".into());
     }),
     ("compression-unclear", "4bit can be checked", |f| {
-        metadata(f, |v| v["compression"] = "small".into())
+        metadata(f, |v| v["compression"] = "small".into());
     }),
     ("compression-unnamed", "4bit tells", |f| {
-        metadata(f, |v| v["compression"] = Value::Null)
+        metadata(f, |v| v["compression"] = Value::Null);
     }),
     ("context-cache", "max_context_length 256", |f| {
-        metadata(f, |v| v["language"]["max_context_length"] = 512.into())
+        metadata(f, |v| v["language"]["max_context_length"] = 512.into());
     }),
     ("function-missing", "[\"main\"]", |f| {
         metadata(f, |v| {
-            v["language"]["function_map"]["main"] = json!(["run"])
-        })
+            v["language"]["function_map"]["main"] = json!(["run"]);
+        });
     }),
     ("function-map-ignored", "leave out", |f| {
         metadata(f, |v| {
-            v["language"]["function_map"]["extend"] = json!(["a", "b"])
-        })
+            v["language"]["function_map"]["extend"] = json!(["a", "b"]);
+        });
     }),
     ("io-names", "input_ids", |f| {
-        respell(f, "input_ids", "inputs_id")
+        respell(f, "input_ids", "inputs_id");
     }),
     ("state-kind", "kv_cache, sliding_cache, fixed", |f| {
-        metadata(f, |v| v["language"]["states"] = json!({"keyCache": "kv"}))
+        metadata(f, |v| v["language"]["states"] = json!({"keyCache": "kv"}));
     }),
     ("state-unknown", "as the asset does", |f| {
         metadata(f, |v| {
-            v["language"]["states"] = json!({"key_cache": "kv_cache"})
-        })
+            v["language"]["states"] = json!({"key_cache": "kv_cache"});
+        });
     }),
     (
         "tokenizer-missing",
@@ -206,19 +206,19 @@ const BROKEN: &[(&str, &str, Break)] = &[
         f.insert("tokenizer.json".into(), bytes);
     }),
     ("tokenizer-elsewhere", "set it to true", |f| {
-        metadata(f, |v| v["language"]["embedded_tokenizer"] = false.into())
+        metadata(f, |v| v["language"]["embedded_tokenizer"] = false.into());
     }),
     ("tokenizer-broken", "copy it again", |f| {
-        f.get_mut(TOKENIZER).unwrap().truncate(4000)
+        f.get_mut(TOKENIZER).unwrap().truncate(4000);
     }),
     ("tokenizer-broken", "copy it again", |f| {
-        f.get_mut(CONFIG).unwrap().truncate(40)
+        f.get_mut(CONFIG).unwrap().truncate(40);
     }),
     ("tokenizer-config", "copy it from", |f| {
-        drop(f.remove(CONFIG))
+        drop(f.remove(CONFIG));
     }),
     ("vocabulary-logits", "make it 320", |f| {
-        metadata(f, |v| v["language"]["vocab_size"] = 300.into())
+        metadata(f, |v| v["language"]["vocab_size"] = 300.into());
     }),
     (
         "vocabulary-tokenizer",
@@ -245,33 +245,33 @@ const BROKEN: &[(&str, &str, Break)] = &[
         });
     }),
     ("stop-outside", "generation_config.json", |f| {
-        metadata(f, |v| v["language"]["eos_token_ids"] = json!([2, 999]))
+        metadata(f, |v| v["language"]["eos_token_ids"] = json!([2, 999]));
     }),
     ("template-missing", "chat_template", |f| {
-        edit(f, CONFIG, |v| remove(v, "chat_template"))
+        edit(f, CONFIG, |v| remove(v, "chat_template"));
     }),
     ("template-broken", "from the checkpoint again", |f| {
         edit(f, CONFIG, |v| {
-            v["chat_template"] = "{% for m in messages %}".into()
-        })
+            v["chat_template"] = "{% for m in messages %}".into();
+        });
     }),
     ("template-broken", "from the checkpoint again", |f| {
         edit(f, CONFIG, |v| {
-            v["chat_template"] = "{{ raise_exception('no') }}".into()
-        })
+            v["chat_template"] = "{{ raise_exception('no') }}".into();
+        });
     }),
     ("vision-nested", "top level", |f| vlm(f, vision(), true)),
     ("field-missing", "export the model again", |f| {
-        vlm(f, without(vision(), "image_size"), false)
+        vlm(f, without(vision(), "image_size"), false);
     }),
     ("vision-channels", "preprocessor_config.json", |f| {
-        vlm(f, without(vision(), "image_mean"), false)
+        vlm(f, without(vision(), "image_mean"), false);
     }),
     ("vision-patches", "preprocessor_config.json", |f| {
-        vlm(f, with(vision(), "patch_size", 15), false)
+        vlm(f, with(vision(), "patch_size", 15), false);
     }),
     ("vision-token", "image_token_id", |f| {
-        vlm(f, with(vision(), "image_token_id", 151_655), false)
+        vlm(f, with(vision(), "image_token_id", 151_655), false);
     }),
     ("pipeline-legacy", "remove pipeline.json", |f| {
         metadata(f, |v| {
@@ -284,10 +284,10 @@ const BROKEN: &[(&str, &str, Break)] = &[
         metadata(f, |v| {
             v["kind"] = "diffusion".into();
             v["diffusion"] = json!({});
-        })
+        });
     }),
     ("metadata-bare", "guessed from their names", |f| {
-        f.retain(|path, _| path.starts_with(ASSET))
+        f.retain(|path, _| path.starts_with(ASSET));
     }),
 ];
 
@@ -393,7 +393,7 @@ fn silent_failure_2_a_missing_tokenizer_is_fetched() {
 fn a_ladder_that_does_not_reach_the_context_is_told() {
     let mut files = whole("static/static");
     edit(&mut files, METADATA, |v| {
-        v["language"]["max_context_length"] = 1024.into()
+        v["language"]["max_context_length"] = 1024.into();
     });
     let report = audited(&files);
     assert!(

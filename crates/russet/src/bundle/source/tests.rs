@@ -219,7 +219,7 @@ fn misdeclared() -> Vec<(Vec<u8>, &'static str)> {
         ),
         (patch(one.clone(), 0, PACKED, &[0, 1, 0, 0]), "\"file\""),
         (patch(two, 1, PLACE, &[0, 0, 0, 0]), "overlap"),
-        (patch(one.clone(), 0, PLACE, &[3, 0, 0, 0]), "\"file\""),
+        (patch(one, 0, PLACE, &[3, 0, 0, 0]), "\"file\""),
         (
             patch(deflated, 0, SIZE, &[0, 0, 0, 0x70]),
             "more than 64 times as many",
