@@ -357,7 +357,11 @@ mod tests {
     fn half_precision_products_match_f64() {
         let (mut random, pool) = (Random::new(6), Pool::new(2));
         for (n, k) in [(1, 32), (33, 96), (70, 544), (49, 1120)] {
-            let data: Vec<f16> = random.floats(n * k).into_iter().map(f16::from_f32).collect();
+            let data: Vec<f16> = random
+                .floats(n * k)
+                .into_iter()
+                .map(f16::from_f32)
+                .collect();
             let w = DenseRows::new(&data, k, Rounding::F16).unwrap();
             for m in [1, 6, 7, 13, 130] {
                 check(&pool, &w, 1.0, m);

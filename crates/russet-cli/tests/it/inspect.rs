@@ -133,11 +133,15 @@ fn a_profile_times_every_step() {
 fn weights_are_packed_unless_told_otherwise() {
     let packed = |more: &[&dyn AsRef<std::ffi::OsStr>]| {
         let model = fixture(MODEL);
-        let mut args: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&"inspect", &model, &"--plan", &"--json"];
+        let mut args: Vec<&dyn AsRef<std::ffi::OsStr>> =
+            vec![&"inspect", &model, &"--plan", &"--json"];
         args.extend(more);
         let plan = json(&args);
         let steps = plan["steps"].as_array().unwrap();
-        let weights = steps.iter().filter_map(|s| s["weights"].as_array()).flatten();
+        let weights = steps
+            .iter()
+            .filter_map(|s| s["weights"].as_array())
+            .flatten();
         let names: Vec<&str> = weights.filter_map(Value::as_str).collect();
         assert!(!names.is_empty(), "{plan}");
         names.iter().filter(|n| n.starts_with("packed")).count()

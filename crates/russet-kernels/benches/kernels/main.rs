@@ -24,7 +24,10 @@ use limits::{Limits, Unit};
 const TIME: Duration = Duration::from_millis(120);
 
 fn main() {
-    let word = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
+    let word = std::env::args()
+        .skip(1)
+        .find(|a| !a.starts_with('-'))
+        .unwrap_or_default();
     println!("{}", Isa::best().name());
     for threads in [1, 2] {
         let bench = Bench {
@@ -33,7 +36,10 @@ fn main() {
             word: word.clone(),
         };
         println!("\n{threads} threads: {}\n", bench.limits);
-        println!("{:34} {:>10} {:>8} {:>8} {:>6}", "kernel", "time", "GB/s", "GMAC/s", "limit");
+        println!(
+            "{:34} {:>10} {:>8} {:>8} {:>6}",
+            "kernel", "time", "GB/s", "GMAC/s", "limit"
+        );
         weights::all(&bench);
         attentions(&bench);
         if threads == 1 {
@@ -69,7 +75,10 @@ impl Bench {
             return;
         }
         let seconds = best(&mut call);
-        let (bytes, products) = (work.bytes as f64 / seconds / 1e9, work.products as f64 / seconds / 1e9);
+        let (bytes, products) = (
+            work.bytes as f64 / seconds / 1e9,
+            work.products as f64 / seconds / 1e9,
+        );
         let share = self.limits.share(bytes, products, work.unit);
         let micros = seconds * 1e6;
         println!("{name:34} {micros:>7.1} us {bytes:>8.1} {products:>8.1} {share:>5.0}%");
@@ -153,7 +162,9 @@ fn rest(bench: &Bench) {
     bench.row("norm 1536", work(6 * 1536, 2 * 1536), || {
         rms_norm(&bench.pool, black_box(&x), (&other, 1e-5), false, &mut y);
     });
-    bench.row("silu_mul 1536", work(6 * 1536, 0), || silu_mul(black_box(&x), &other, &mut y));
+    bench.row("silu_mul 1536", work(6 * 1536, 0), || {
+        silu_mul(black_box(&x), &other, &mut y)
+    });
     bench.row("pool, nothing to do", work(0, 0), || {
         bench.pool.run(2, &|i| {
             black_box(i);

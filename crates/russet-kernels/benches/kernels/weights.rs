@@ -194,7 +194,12 @@ impl BlockSource for Codes {
 /// The fused q/k/v, gate and down projections and the vocabulary of a llama of 135 million parameters.
 fn packed(bench: &Bench) {
     let one: (&[usize], &[usize]) = (&[1], &[1, 4, 16, 128, 512]);
-    let shapes = [((960, 576), one.0), (SHAPE, one.1), ((576, 1536), one.0), ((49_152, 576), one.0)];
+    let shapes = [
+        ((960, 576), one.0),
+        (SHAPE, one.1),
+        ((576, 1536), one.0),
+        ((49_152, 576), one.0),
+    ];
     for (bits, name) in [(Bits::Four, "packed 4"), (Bits::Eight, "packed 8")] {
         for (shape, tokens) in shapes {
             if bench.wants(name) {

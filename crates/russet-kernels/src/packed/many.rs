@@ -139,12 +139,7 @@ impl<X: Elem> Kernel for Quantize<'_, X> {
 }
 
 #[inline(always)]
-fn quantize_block<S: Simd, X: Elem>(
-    s: S,
-    (x, top): (&[X], f32),
-    record: &mut [i32],
-    token: usize,
-) {
+fn quantize_block<S: Simd, X: Elem>(s: S, (x, top): (&[X], f32), record: &mut [i32], token: usize) {
     let (codes, tail) = record.split_at_mut(S::TILE_TOKENS * PAIRS);
     let codes = bytes_of_mut(&mut codes[token * PAIRS..(token + 1) * PAIRS]);
     let (scale, sum) = words_of(s, x, top, codes);
@@ -154,12 +149,7 @@ fn quantize_block<S: Simd, X: Elem>(
 
 /// Writes a block's numbers as words of which the largest is `top`, and gives their scale and their sum.
 #[inline(always)]
-pub(super) fn words_of<S: Simd, X: Elem>(
-    s: S,
-    x: &[X],
-    top: f32,
-    codes: &mut [u8],
-) -> (f32, f32) {
+pub(super) fn words_of<S: Simd, X: Elem>(s: S, x: &[X], top: f32, codes: &mut [u8]) -> (f32, f32) {
     let largest = largest(s, x);
     let inverse = s.splat(if largest > 0.0 { top / largest } else { 0.0 });
     let mut sum = s.splat(0.0);

@@ -769,13 +769,7 @@ mod tests {
     #[test]
     fn every_code_and_block_matches_the_formula() {
         for code in [Code::I4, Code::U4, Code::I8, Code::U8] {
-            for (k, block) in [
-                (32, 32),
-                (576, 32),
-                (1536, 64),
-                (640, 640),
-                (2112, 96),
-            ] {
+            for (k, block) in [(32, 32), (576, 32), (1536, 64), (640, 640), (2112, 96)] {
                 check(code, k, block, Rounding::F16);
             }
         }

@@ -149,7 +149,10 @@ mod tests {
     /// OCP's definition: sign, exponent and mantissa, without a hidden bit where the exponent is zero.
     fn small_float(code: u8, mantissa: u32, bias: i32) -> f32 {
         let sign = if code & 128 == 0 { 1.0 } else { -1.0 };
-        let (exponent, fraction) = (i32::from((code & 127) >> mantissa), code & ((1 << mantissa) - 1));
+        let (exponent, fraction) = (
+            i32::from((code & 127) >> mantissa),
+            code & ((1 << mantissa) - 1),
+        );
         let unit = f32::from(fraction) / 2_f32.powi(mantissa as i32);
         sign * if exponent == 0 {
             unit * 2_f32.powi(1 - bias)
@@ -177,7 +180,11 @@ mod tests {
     #[test]
     fn floats_of_eight_bits_are_those_of_the_specification() {
         for code in 0..=255_u8 {
-            let e4m3 = if code & 127 == 127 { f32::NAN } else { small_float(code, 3, 7) };
+            let e4m3 = if code & 127 == 127 {
+                f32::NAN
+            } else {
+                small_float(code, 3, 7)
+            };
             let e5m2 = match code & 127 {
                 124 => f32::INFINITY.copysign(if code > 127 { -1.0 } else { 1.0 }),
                 125.. => f32::NAN,
@@ -187,10 +194,17 @@ mod tests {
                 for isa in Isa::available() {
                     let got = isa.run(All(meaning, [code; 16]));
                     let same = |v: f32| v == want || v.is_nan() && want.is_nan();
-                    assert!(got.into_iter().all(same), "{} {meaning:?} {code}", isa.name());
+                    assert!(
+                        got.into_iter().all(same),
+                        "{} {meaning:?} {code}",
+                        isa.name()
+                    );
                 }
                 let got = meaning.value(code, 8);
-                assert!(got == want || got.is_nan() && want.is_nan(), "{meaning:?} {code}");
+                assert!(
+                    got == want || got.is_nan() && want.is_nan(),
+                    "{meaning:?} {code}"
+                );
             }
         }
     }

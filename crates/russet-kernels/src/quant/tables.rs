@@ -31,9 +31,17 @@ impl Grid<'_> {
         let last = |axis: usize, extent: usize| {
             let blocks = extent.checked_div(self.block[axis])?;
             let whole = blocks.checked_mul(self.block[axis]) == Some(extent);
-            blocks.checked_sub(1).filter(|_| whole)?.checked_mul(self.strides[axis])
+            blocks
+                .checked_sub(1)
+                .filter(|_| whole)?
+                .checked_mul(self.strides[axis])
         };
-        let count = || last(0, rows)?.checked_add(last(1, k)?)?.checked_add(1)?.checked_mul(each);
+        let count = || {
+            last(0, rows)?
+                .checked_add(last(1, k)?)?
+                .checked_add(1)?
+                .checked_mul(each)
+        };
         count().is_some_and(|n| n <= self.data.len())
     }
 
@@ -106,7 +114,9 @@ impl TableRows<'_> {
     pub fn checked(self) -> Option<Self> {
         let (rows, k) = (self.rows, self.k);
         let vector = self.palette.map_or(1, |p| p.vector);
-        let lines = rows.checked_div(vector).filter(|l| l.checked_mul(vector) == Some(rows))?;
+        let lines = rows
+            .checked_div(vector)
+            .filter(|l| l.checked_mul(vector) == Some(rows))?;
         let bytes = lines.checked_mul(k)?.checked_mul(self.bits)?.div_ceil(8);
         let each = vector.checked_mul(1 << self.bits.min(8))?;
         let tables = self.palette.is_none_or(|p| p.tables.covers(lines, k, each));
@@ -130,7 +140,10 @@ impl TableRows<'_> {
             self.scaling.and_then(|s| s.zero),
             self.scaling.and_then(|s| s.shift),
         ];
-        grids.iter().flatten().fold(self.k, |a, g| gcd(a, g.block[1]))
+        grids
+            .iter()
+            .flatten()
+            .fold(self.k, |a, g| gcd(a, g.block[1]))
     }
 
     /// Whether tables are scaled, and not what is found in them.
@@ -393,7 +406,8 @@ impl Tables {
         for i in 1 << w.bits..MAX_LANES {
             self.plain[i] = self.plain[i - (1 << w.bits)];
         }
-        self.scaled = self.plain;
+        let used = (1 << w.bits).max(MAX_LANES);
+        self.scaled[..used].copy_from_slice(&self.plain[..used]);
         true
     }
 
@@ -437,7 +451,11 @@ impl<S: Simd, L: Lookup> Segment<'_, S, L> {
         let bit = code * L::BITS;
         let data = &self.w.codes[bit / 8..];
         let readable = (data.len() + 2 * L::BITS).saturating_sub(16) / (2 * L::BITS);
-        let whole = if bit.is_multiple_of(8) { readable.min(len / 16) } else { 0 };
+        let whole = if bit.is_multiple_of(8) {
+            readable.min(len / 16)
+        } else {
+            0
+        };
         let mut i = 0;
         while i + SUMS <= whole {
             let mut n = 0;
@@ -488,8 +506,16 @@ impl<S: Simd, L: Lookup> Segment<'_, S, L> {
         let (mut first, mut n) = (0, sum);
         while first < count {
             let v = L::values::<S, SPREAD>(s, &self.lookup, self.w.meaning, bytes, first);
-            let v = if LATE { scaled(s, self.w.rounding, v, self.affine) } else { v };
-            let len = if SPREAD { S::LANES.min(count - first) } else { S::LANES };
+            let v = if LATE {
+                scaled(s, self.w.rounding, v, self.affine)
+            } else {
+                v
+            };
+            let len = if SPREAD {
+                S::LANES.min(count - first)
+            } else {
+                S::LANES
+            };
             work.put(s, at + first, v, len, &mut sums[n % SUMS]);
             n += 1;
             first += S::LANES;
@@ -542,7 +568,11 @@ impl<const BITS: usize> Lookup for Small<BITS> {
         bytes: &[u8; 16],
         first: usize,
     ) -> S::V {
-        let codes = if SPREAD { s.codes::<8>(bytes, first) } else { s.codes::<BITS>(bytes, first) };
+        let codes = if SPREAD {
+            s.codes::<8>(bytes, first)
+        } else {
+            s.codes::<BITS>(bytes, first)
+        };
         s.pick(*table, codes)
     }
 }
@@ -565,7 +595,11 @@ impl<const BITS: usize> Lookup for Large<BITS> {
         bytes: &[u8; 16],
         first: usize,
     ) -> S::V {
-        let codes = if SPREAD { s.codes::<8>(bytes, first) } else { s.codes::<BITS>(bytes, first) };
+        let codes = if SPREAD {
+            s.codes::<8>(bytes, first)
+        } else {
+            s.codes::<BITS>(bytes, first)
+        };
         s.fetch::<BITS>(table, codes)
     }
 }

@@ -32,6 +32,10 @@ pub(super) const fn shifts(bits: usize) -> [i32; 16] {
 pub(crate) fn code(data: &[u8], bits: usize, i: usize) -> u8 {
     let (byte, shift) = (i * bits / 8, i * bits % 8);
     let low = u16::from(data[byte]);
-    let high = if shift + bits > 8 { u16::from(data[byte + 1]) } else { 0 };
+    let high = if shift + bits > 8 {
+        u16::from(data[byte + 1])
+    } else {
+        0
+    };
     ((low | high << 8) >> shift) as u8 & (255 >> (8 - bits))
 }

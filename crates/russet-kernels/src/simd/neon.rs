@@ -242,17 +242,30 @@ impl<P: Products> Simd for Neon<P> {
     #[inline(always)]
     fn codes<const BITS: usize>(self, bytes: &[u8; 16], first: usize) -> int32x4_t {
         let (places, shifts) = const { (codes::places(BITS), codes::shifts(BITS)) };
-        let (places, shifts) = (&places[4 * first..4 * first + 16], &shifts[first..first + 4]);
+        let (places, shifts) = (
+            &places[4 * first..4 * first + 16],
+            &shifts[first..first + 4],
+        );
         // SAFETY: every target with this file has NEON; the slices are as long as the registers.
         unsafe {
             let shifts = vld1q_s32(shifts.as_ptr());
-            codes_of(vld1q_u8(bytes.as_ptr()), vld1q_u8(places.as_ptr()), shifts, (1 << BITS) - 1)
+            codes_of(
+                vld1q_u8(bytes.as_ptr()),
+                vld1q_u8(places.as_ptr()),
+                shifts,
+                (1 << BITS) - 1,
+            )
         }
     }
     #[inline(always)]
     fn pick(self, table: uint8x16x4_t, index: int32x4_t) -> float32x4_t {
         // SAFETY: every target with this file has NEON; no memory is touched.
-        unsafe { entries(table, vandq_u32(vreinterpretq_u32_s32(index), vdupq_n_u32(15))) }
+        unsafe {
+            entries(
+                table,
+                vandq_u32(vreinterpretq_u32_s32(index), vdupq_n_u32(15)),
+            )
+        }
     }
     #[inline(always)]
     fn fetch<const BITS: usize>(self, table: &[f32; 256], index: int32x4_t) -> float32x4_t {

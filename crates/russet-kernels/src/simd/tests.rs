@@ -344,10 +344,7 @@ impl<const BITS: usize> Kernel for Codes<'_, BITS> {
         let mut first = 0;
         while first < 16 {
             let codes = s.codes::<BITS>(self.0, first);
-            let found = [
-                s.pick(table, codes),
-                s.fetch::<BITS>(self.1, codes),
-            ];
+            let found = [s.pick(table, codes), s.fetch::<BITS>(self.1, codes)];
             for (out, v) in out.iter_mut().zip(found) {
                 out.extend(lanes(s, v));
             }

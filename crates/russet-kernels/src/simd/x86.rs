@@ -136,14 +136,22 @@ fn lookup_256(table: [__m256; 2], index: __m256i) -> __m256 {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn codes_256(bytes: __m256i, places: __m256i, shifts: __m256i, mask: i32) -> __m256i {
     let lanes = _mm256_srlv_epi32(_mm256_shuffle_epi8(bytes, places), shifts);
-    if mask < 16 { lanes } else { _mm256_and_si256(lanes, _mm256_set1_epi32(mask)) }
+    if mask < 16 {
+        lanes
+    } else {
+        _mm256_and_si256(lanes, _mm256_set1_epi32(mask))
+    }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
 fn codes_512(bytes: __m512i, places: __m512i, shifts: __m512i, mask: i32) -> __m512i {
     let lanes = _mm512_srlv_epi32(_mm512_shuffle_epi8(bytes, places), shifts);
-    if mask < 16 { lanes } else { _mm512_and_si512(lanes, _mm512_set1_epi32(mask)) }
+    if mask < 16 {
+        lanes
+    } else {
+        _mm512_and_si512(lanes, _mm512_set1_epi32(mask))
+    }
 }
 
 /// Entries of a table of 64 in four registers.
@@ -152,7 +160,11 @@ fn codes_512(bytes: __m512i, places: __m512i, shifts: __m512i, mask: i32) -> __m
 fn pick64_512(table: [__m512; 4], index: __m512i) -> __m512 {
     let low = _mm512_permutex2var_ps(table[0], index, table[1]);
     let high = _mm512_permutex2var_ps(table[2], index, table[3]);
-    _mm512_mask_mov_ps(low, _mm512_test_epi32_mask(index, _mm512_set1_epi32(32)), high)
+    _mm512_mask_mov_ps(
+        low,
+        _mm512_test_epi32_mask(index, _mm512_set1_epi32(32)),
+        high,
+    )
 }
 
 /// The sums of pairs of products fit in 16 bits as long as one side is below 128; other bytes are taken apart first.
@@ -314,7 +326,10 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn codes<const BITS: usize>(self, bytes: &[u8; 16], first: usize) -> __m256i {
         let (places, shifts) = const { (codes::places(BITS), codes::shifts(BITS)) };
-        let (places, shifts) = (&places[4 * first..4 * first + 32], &shifts[first..first + 8]);
+        let (places, shifts) = (
+            &places[4 * first..4 * first + 32],
+            &shifts[first..first + 8],
+        );
         // SAFETY: `self` exists only where `detect` found the instructions; the slices are as long as the registers.
         unsafe {
             let bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast()));

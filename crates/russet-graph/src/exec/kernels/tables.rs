@@ -40,7 +40,9 @@ pub(super) struct Parameters {
 
 impl Parameters {
     fn all(&self) -> impl Iterator<Item = &Numbers> {
-        std::iter::once(&self.scale).chain(&self.zero).chain(&self.shift)
+        std::iter::once(&self.scale)
+            .chain(&self.zero)
+            .chain(&self.shift)
     }
 
     fn scaling(&self) -> Option<Scaling<'_>> {
@@ -196,7 +198,10 @@ impl Tables {
         let &[.., entries, vector] = &lut.ty.fixed_shape()?[..] else {
             return None;
         };
-        let (rank, all) = (this.lead.len() + 1, 1_usize.checked_shl(this.kind.bits() as u32));
+        let (rank, all) = (
+            this.lead.len() + 1,
+            1_usize.checked_shl(this.kind.bits() as u32),
+        );
         if all != Some(entries) || vector != 1 && axis(along, rank).ok()? != rank - 2 {
             return None;
         }
@@ -237,7 +242,11 @@ impl Tables {
     /// Rows and columns exchanged: the codes are laid out anew.
     pub(super) fn turned(&self) -> Option<Self> {
         let ((n, k), bits) = (self.shape()?, self.kind.bits());
-        if self.palette.as_ref().is_some_and(|(_, vector)| *vector != 1) {
+        if self
+            .palette
+            .as_ref()
+            .is_some_and(|(_, vector)| *vector != 1)
+        {
             return None;
         }
         let mut codes = AlignedBuf::with_len(self.codes.len()).ok()?;
@@ -254,11 +263,14 @@ impl Tables {
 
     /// Rows and columns.
     pub(super) fn shape(&self) -> Option<(usize, usize)> {
-        let rows = self.lead.iter().try_fold(1_usize, |n, &d| n.checked_mul(d))?;
+        let rows = self
+            .lead
+            .iter()
+            .try_fold(1_usize, |n, &d| n.checked_mul(d))?;
         Some((rows, self.k))
     }
 
-    /// The kind of what codes stand for, before it is scaled.
+    /// The matrix in the kernels' terms.
     pub(super) fn rows(&self, rounding: Rounding) -> Option<TableRows<'_>> {
         let palette = match &self.palette {
             Some((tables, vector)) => Some(Palette {

@@ -43,9 +43,6 @@ impl Lowering<'_> {
         if let Op::OpaqueKernel(kernel) = &node.op {
             return Err(kernel.refusal());
         }
-        if matches!(node.op, Op::LutToDense(_)) && self.palette(node)? {
-            return Ok(());
-        }
         if !self.plain_kinds(node) {
             return self.reference(node);
         }
@@ -299,7 +296,10 @@ impl Lowering<'_> {
             .collect();
         let weights = parts.and_then(|p| {
             let parameters = [&*p[0], &*p[1], &*p[2]];
-            match (self.constant_of(node.inputs[0]), self.compressed(node.inputs[0])) {
+            match (
+                self.constant_of(node.inputs[0]),
+                self.compressed(node.inputs[0]),
+            ) {
                 (Some(data), _) => Weights::codes(dtype, &data, parameters),
                 (None, Some(palette)) => palette.scaled(dtype, parameters),
                 (None, None) => None,
@@ -340,7 +340,10 @@ impl Lowering<'_> {
     }
 
     /// Keeps a palette compressed where kernels read it: tables of plain floats, or of anything that is scaled to such.
-    fn palette(&mut self, node: &Node) -> Lower<bool> {
+    pub(super) fn palette_node(&mut self, node: &Node) -> Lower<bool> {
+        if !matches!(node.op, Op::LutToDense(_)) {
+            return Ok(false);
+        }
         let id = node.outputs[0];
         let (Some(indices), Some(lut)) = (
             self.constant_of(node.inputs[0]),

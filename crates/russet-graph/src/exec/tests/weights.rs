@@ -44,7 +44,10 @@ const FORMS: [Form; 26] = [
     lut(DType::U8, [12, 96], [2, 3, 256, 1]),
     lut(DType::U4, [6, 96], [3, 1, 16, 2]),
     // Palettes with a scale for each row, and of integers and small floats.
-    Form { scale: Some((DType::F16, [12, 1], false)), ..lut(DType::U4, [12, 96], [2, 1, 16, 1]) },
+    Form {
+        scale: Some((DType::F16, [12, 1], false)),
+        ..lut(DType::U4, [12, 96], [2, 1, 16, 1])
+    },
     Form {
         lut: Some((DType::I8, [3, 1, 64, 1])),
         scale: Some((DType::F16, [3, 1], false)),
@@ -87,7 +90,10 @@ fn numbers(dtype: DType, shape: &[usize], step: i64) -> Result<Tensor, OpError> 
         let value = |i: i64| (i * step % 31 - 15) as f64 * by + if by == 0.0 { 0.25 } else { 0.0 };
         return Tensor::from_floats(dtype, shape, &(0..n).map(value).collect::<Vec<_>>());
     }
-    let (range, lowest) = (1 << dtype.bits(), Tensor::from_ints(dtype, &[1], &[-1])?.ints()[0]);
+    let (range, lowest) = (
+        1 << dtype.bits(),
+        Tensor::from_ints(dtype, &[1], &[-1])?.ints()[0],
+    );
     let start = if lowest < 0 { -range / 2 } else { 0 };
     let value = |i: i64| (i * step + i / 7) % range + start;
     Tensor::from_ints(dtype, shape, &(0..n).map(value).collect::<Vec<_>>())
@@ -95,7 +101,10 @@ fn numbers(dtype: DType, shape: &[usize], step: i64) -> Result<Tensor, OpError> 
 
 impl Form {
     fn result(&self) -> [usize; 2] {
-        [self.shape[0] * self.lut.map_or(1, |(_, t)| t[3]), self.shape[1]]
+        [
+            self.shape[0] * self.lut.map_or(1, |(_, t)| t[3]),
+            self.shape[1],
+        ]
     }
 
     /// The weights as a value of `g`.
@@ -104,7 +113,11 @@ impl Form {
         if let Some((dtype, tables)) = self.lut {
             let table = constant(g, numbers(dtype, &tables, 7));
             let axis = constant(g, Tensor::from_ints(DType::I16, &[], &[0]));
-            w = g.push(LutToDense, &[w, table, axis], [fixed(dtype, &self.result())])[0];
+            w = g.push(
+                LutToDense,
+                &[w, table, axis],
+                [fixed(dtype, &self.result())],
+            )[0];
             kind = dtype;
         }
         if let Some((dtype, shape, affine)) = self.scale {
@@ -130,14 +143,22 @@ fn numbers_or_zeros(dtype: DType, shape: &[usize], step: i64) -> Result<Tensor, 
 fn product(form: &Form, turned: bool, m: usize) -> Module {
     let mut g = Graph::new("main");
     let [rows, columns] = form.result();
-    let (n, k) = if turned { (rows, columns) } else { (columns, rows) };
+    let (n, k) = if turned {
+        (rows, columns)
+    } else {
+        (columns, rows)
+    };
     let x = g.add_input("x", fixed(DType::F16, &[1, m, k]));
     let mut w = form.build(&mut g);
     if turned {
         let order = constant(&mut g, Tensor::from_ints(DType::I32, &[2], &[1, 0]));
         w = g.push(Transpose, &[w, order], [fixed(DType::F16, &[k, n])])[0];
     }
-    let y = g.push(BroadcastingBatchMatmul, &[x, w], [fixed(DType::F16, &[1, m, n])]);
+    let y = g.push(
+        BroadcastingBatchMatmul,
+        &[x, w],
+        [fixed(DType::F16, &[1, m, n])],
+    );
     g.add_output("y", y[0]);
     module(g)
 }
@@ -147,7 +168,11 @@ fn rows(form: &Form) -> Module {
     let mut g = Graph::new("main");
     let ids = g.add_input("x", fixed(DType::I32, &[5, 1]));
     let w = form.build(&mut g);
-    let y = g.push(GatherNd, &[w, ids], [fixed(DType::F16, &[5, form.result()[1]])]);
+    let y = g.push(
+        GatherNd,
+        &[w, ids],
+        [fixed(DType::F16, &[5, form.result()[1]])],
+    );
     g.add_output("y", y[0]);
     module(g)
 }
@@ -177,7 +202,11 @@ fn check(module: &Module, x: &Tensor, precision: Precision, steps: &[&str], tole
     let mut states = interpret::States::new();
     let want = interpret::run(module, &module.graphs[0], &inputs, &mut states).unwrap();
     let got = elements(&executor.output("y").unwrap());
-    let largest = want[0].1.floats().into_iter().fold(0.0, |m: f64, v| m.max(v.abs()));
+    let largest = want[0]
+        .1
+        .floats()
+        .into_iter()
+        .fold(0.0, |m: f64, v| m.max(v.abs()));
     for (g, w) in got.into_iter().zip(want[0].1.scalars()) {
         let near = (g.float() - w.float()).abs() <= tolerance * (1.0 + largest);
         assert!(near, "{precision:?}: {g:?} is not {w:?} in {module:?}");

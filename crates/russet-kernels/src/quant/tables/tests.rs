@@ -38,10 +38,16 @@ impl Parts {
         let mut random = Random::new((shape.k * shape.rows + bits) as u64);
         let blocks = |(r, c): (usize, usize), rows: usize| rows / r * (shape.k / c);
         let mut halves = |n: usize, by: f32| -> Vec<f16> {
-            random.floats(n).iter().map(|v| f16::from_f32(v * by)).collect()
+            random
+                .floats(n)
+                .iter()
+                .map(|v| f16::from_f32(v * by))
+                .collect()
         };
         let lines = shape.rows / shape.vector;
-        let tables = shape.palette.map_or(0, |p| blocks(p, lines) * shape.vector << bits);
+        let tables = shape
+            .palette
+            .map_or(0, |p| blocks(p, lines) * shape.vector << bits);
         let scales = shape.scale.map_or(0, |p| blocks(p, shape.rows));
         let (tables, scales) = (halves(tables, 0.5), halves(scales, 0.1));
         Self {
@@ -88,7 +94,9 @@ fn value(w: &TableRows<'_>, row: usize, column: usize) -> f32 {
     let q = match &w.palette {
         Some(p) => {
             let table = find(&p.tables, row / vector) << w.bits;
-            p.tables.data.get((table + usize::from(code)) * vector + row % vector)
+            p.tables
+                .data
+                .get((table + usize::from(code)) * vector + row % vector)
         }
         None => w.meaning.value(code, w.bits),
     };
@@ -107,7 +115,10 @@ fn check(w: &TableRows<'_>) {
     let x = Random::new(3).floats(w.k);
     for row in 0..w.rows {
         let want: Vec<f32> = (0..w.k).map(|c| value(w, row, c)).collect();
-        let terms = want.iter().zip(&x).map(|(a, b)| f64::from(*a) * f64::from(*b));
+        let terms = want
+            .iter()
+            .zip(&x)
+            .map(|(a, b)| f64::from(*a) * f64::from(*b));
         let product: f64 = terms.sum();
         let largest = want.iter().fold(1.0_f32, |m, v| m.max(v.abs()));
         for isa in Isa::available() {
@@ -127,13 +138,62 @@ fn check(w: &TableRows<'_>) {
 }
 
 const SHAPES: [Shape; 7] = [
-    Shape { rows: 4, k: 96, vector: 1, palette: None, scale: Some((1, 32)), affine: true },
-    Shape { rows: 6, k: 96, vector: 1, palette: None, scale: Some((2, 24)), affine: false },
-    Shape { rows: 3, k: 35, vector: 1, palette: None, scale: Some((3, 5)), affine: true },
-    Shape { rows: 4, k: 608, vector: 1, palette: Some((4, 608)), scale: None, affine: false },
-    Shape { rows: 6, k: 96, vector: 1, palette: Some((2, 48)), scale: Some((1, 96)), affine: false },
-    Shape { rows: 8, k: 1104, vector: 2, palette: Some((2, 1104)), scale: Some((4, 1104)), affine: true },
-    Shape { rows: 6, k: 21, vector: 3, palette: Some((1, 7)), scale: None, affine: false },
+    Shape {
+        rows: 4,
+        k: 96,
+        vector: 1,
+        palette: None,
+        scale: Some((1, 32)),
+        affine: true,
+    },
+    Shape {
+        rows: 6,
+        k: 96,
+        vector: 1,
+        palette: None,
+        scale: Some((2, 24)),
+        affine: false,
+    },
+    Shape {
+        rows: 3,
+        k: 35,
+        vector: 1,
+        palette: None,
+        scale: Some((3, 5)),
+        affine: true,
+    },
+    Shape {
+        rows: 4,
+        k: 608,
+        vector: 1,
+        palette: Some((4, 608)),
+        scale: None,
+        affine: false,
+    },
+    Shape {
+        rows: 6,
+        k: 96,
+        vector: 1,
+        palette: Some((2, 48)),
+        scale: Some((1, 96)),
+        affine: false,
+    },
+    Shape {
+        rows: 8,
+        k: 1104,
+        vector: 2,
+        palette: Some((2, 1104)),
+        scale: Some((4, 1104)),
+        affine: true,
+    },
+    Shape {
+        rows: 6,
+        k: 21,
+        vector: 3,
+        palette: Some((1, 7)),
+        scale: None,
+        affine: false,
+    },
 ];
 
 #[test]
@@ -155,7 +215,11 @@ fn small_floats_match_the_formulas() {
             let mut parts = Parts::new(shape, bits);
             // Numbers that are neither infinite nor none.
             let tame = |b: &mut u8| *b &= if bits == 8 { 0xbb } else { 0xff };
-            parts.codes.iter_mut().chain(&mut parts.zeros).for_each(tame);
+            parts
+                .codes
+                .iter_mut()
+                .chain(&mut parts.zeros)
+                .for_each(tame);
             check(&parts.rows(shape, bits, meaning).checked().unwrap());
         }
     }
@@ -169,13 +233,44 @@ fn parts_that_do_not_fit_are_refused() {
     assert!(good.checked().is_some());
     assert!(TableRows { bits: 5, ..good }.checked().is_none());
     assert!(TableRows { rows: 9, ..good }.checked().is_none());
-    assert!(TableRows { k: usize::MAX, ..good }.checked().is_none());
-    assert!(TableRows { codes: &parts.codes[1..], ..good }.checked().is_none());
-    let palette = Palette { vector: 0, ..good.palette.unwrap() };
-    assert!(TableRows { palette: Some(palette), ..good }.checked().is_none());
+    assert!(
+        TableRows {
+            k: usize::MAX,
+            ..good
+        }
+        .checked()
+        .is_none()
+    );
+    assert!(
+        TableRows {
+            codes: &parts.codes[1..],
+            ..good
+        }
+        .checked()
+        .is_none()
+    );
+    let palette = Palette {
+        vector: 0,
+        ..good.palette.unwrap()
+    };
+    assert!(
+        TableRows {
+            palette: Some(palette),
+            ..good
+        }
+        .checked()
+        .is_none()
+    );
     let mut scaling = good.scaling.unwrap();
     scaling.scale.block[1] = 5;
-    assert!(TableRows { scaling: Some(scaling), ..good }.checked().is_none());
+    assert!(
+        TableRows {
+            scaling: Some(scaling),
+            ..good
+        }
+        .checked()
+        .is_none()
+    );
 }
 
 #[test]
