@@ -118,6 +118,7 @@ def attentions() -> None:
     add("window", 3, 9, is_causal=True, window_size=4)
     add("window_dynamic", 3, 9, is_causal=True, window_size=4, dynamic=True)
     add("window_both_sides", 5, 9, window_size=3)
+    add("window_few_keys", 6, 4, dtype=F32, is_causal=True, window_size=2)
     add("mask", 3, 6, mask=(3, 6))
     add("mask_f32", 3, 6, dtype=F32, mask=(1, 1, 3, 6))
     add("mask_bf16", 3, 6, dtype=BF16, mask=(1, 1, 3, 6))

@@ -41,13 +41,13 @@ pub(crate) fn replay(bundle: &Path, record: &Path, question: &str) -> Result<Tal
         prompt.len(),
     );
     let mut engine = model.engine()?;
-    engine::resume(&mut engine, &prompt, &|| false)?;
+    engine::resume(&mut *engine, &prompt, &|| false)?;
     let mut distance = Distance::NONE;
     let mut greedy = Vec::new();
     let vocab = recorded.logits.len() / recorded.greedy.len().max(1);
     for (row, &token) in recorded.logits.chunks(vocab.max(1)).zip(&recorded.greedy) {
-        distance.row(engine.logits(), row);
-        greedy.push(largest(engine.logits()));
+        distance.row(&engine.logits().to_vec(), row);
+        greedy.push(engine.logits().argmax());
         engine.feed(&[token], &|| false)?;
     }
     report(
@@ -88,9 +88,4 @@ fn read(path: &Path) -> Result<Answer, Failure> {
         greedy: tokens("greedy")?,
         logits: halves(tensors.tensor("logits")?.data()),
     })
-}
-
-fn largest(row: &[f32]) -> Token {
-    let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    best.map_or(0, |(i, _)| i as Token)
 }

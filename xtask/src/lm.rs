@@ -97,7 +97,7 @@ fn replay(bundle: &Path, record: &Path) -> Result<Outcome, Failure> {
     let tolerance = Tolerance::of(&record.precision)
         .ok_or_else(|| format!("no tolerance for {}", record.precision))?;
     let model = Model::open(bundle, &crate::reference_options())?;
-    let mut engine = model.engine()?;
+    let mut engine = model.sequential()?;
     let mut logits = Distance::NONE;
     for call in &record.calls {
         compare_call(&mut engine, call, &mut logits)?;

@@ -106,6 +106,7 @@ pub(crate) fn reference_options() -> russet::OpenOptions {
     let mut options = russet::OpenOptions::default();
     options.precision = russet::Precision::Exact;
     options.all_logits = true;
+    options.kv_cache = russet::KvCacheStrategy::FixedSize;
     options
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn compare(model: &Path, texts: &[PathBuf], limit: usize) -> Result<T
         for piece in tokens.chunks(PIECE).filter(|p| p.len() > 1) {
             add(
                 &mut sums,
-                (&mut exact.engine()?, &mut fast.engine()?),
+                (&mut exact.sequential()?, &mut fast.sequential()?),
                 piece,
             )?;
         }

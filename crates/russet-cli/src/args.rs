@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use russet::{EngineError, EngineVariant, OpenOptions};
 
 /// Run, check and inspect Apple's Core AI language-model bundles, on any machine.
 #[derive(Debug, Parser)]
@@ -23,13 +24,41 @@ Examples:
 /// How a model may be named.
 const MODELS: &str = "\
 MODEL is one of
-  a bundle             a folder with metadata.json, an .aimodel and tokenizer/
+  a bundle             a folder with metadata.json, an .aimodel and tokenizer/, or a zip archive of one
   a bare asset         a folder NAME.aimodel (no tokenizer: only `inspect` makes sense of it)
   a GGUF file          of the llama architecture
   a name               looked for in the folders of COREAI_MODEL_PATH (separated by colons), else in ., ./exports
                        and ~/.coreai-models; then among the downloads: smollm2, hf:OWNER/NAME
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
+
+/// What an audit looks at.
+const AUDIT: &str = "\
+Each finding says where it is, what is wrong, and the mend. An error is a bundle that does not do what it says or
+does not run; a warning will surprise somebody; a note is worth knowing. Looked at are: fields of metadata.json and
+their types; assets that are missing, damaged, compiled for one device or not named; files that are empty, left over
+or Git LFS pointers; programs with unknown operations or kernels for other hardware; functions, inputs, outputs and
+states against what engines look for; the context length against functions and caches; the declared compression
+against the weights; tokenizer, vocabulary, stop tokens and chat template; the vision part. Weights are only read for
+--hash. An .aimodel alone is audited as far as that goes.
+
+--json prints an object with path, name, kind, bytes, assets (role, file, weights: dtype, elements, bytes, share),
+findings (severity: error, warning, note; code; file; field or null; what; mend) and passed (check, what).
+
+Exit codes: 0 no errors, 1 errors were found or there is no bundle, 2 wrong usage.
+
+Examples:
+  russet audit ./exports/qwen3_4bit
+  russet audit bundle.zip --json --max-bytes 400000000 --hash";
+
+/// What a retarget does.
+const RETARGET: &str = "\
+ROLE gets FILE in the metadata's assets, and FILE is added to compilation.targets; all else stays byte for byte what it was.
+The file is replaced in one step: whatever happens, it is the old one or the new one.
+
+Examples:
+  russet retarget ./exports/qwen3 --asset main=qwen3.h18p.aimodelc
+  russet retarget ./exports/qwen3 --asset main=qwen3.aimodel --dry-run";
 
 /// How tensors are named in files.
 const TENSORS: &str = "\
@@ -73,6 +102,12 @@ pub(crate) enum Command {
     /// Measure how fast a model reads prompts and generates, and what memory it takes
     #[command(after_help = MODELS)]
     Bench(BenchArgs),
+    /// Find what is wrong with a bundle, and say how to mend it
+    #[command(after_help = AUDIT)]
+    Audit(AuditArgs),
+    /// Point a bundle's metadata at other assets, such as compiled ones
+    #[command(after_help = RETARGET)]
+    Retarget(RetargetArgs),
     /// Download a model by name, unless it is here already
     #[command(after_help = NAMES)]
     Pull(PullArgs),
@@ -85,7 +120,7 @@ pub(crate) struct RunArgs {
     /// What to ask; "-" reads it from standard input
     pub(crate) prompt: String,
     /// Give the prompt to the model as it is, without the chat template
-    #[arg(long, conflicts_with = "system")]
+    #[arg(long, conflicts_with_all = ["system", "session"])]
     pub(crate) no_template: bool,
     #[command(flatten)]
     pub(crate) talk: TalkArgs,
@@ -110,15 +145,11 @@ pub(crate) struct TalkArgs {
     pub(crate) max_tokens: Option<usize>,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
-    /// Threads to compute with [default: the CPUs that the process may use]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) threads: Option<u16>,
-    /// How closely to follow the file's arithmetic
-    #[arg(long, value_enum, default_value_t = PrecisionArg::Fast)]
-    pub(crate) precision: PrecisionArg,
-    /// Read weights where the file has them, without a copy laid out for speed: half the memory, slower
-    #[arg(long)]
-    pub(crate) no_repack: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// Goes on with the conversation of this file where it is there, and keeps it there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) session: Option<PathBuf>,
     /// Say what is loaded, how the prompt reads and how fast it goes, on standard error
     #[arg(long, short)]
     pub(crate) verbose: bool,
@@ -136,14 +167,27 @@ pub(crate) struct BenchArgs {
     #[arg(long, short = 'g', value_name = "N", default_value_t = 128)]
     pub(crate) generation_tokens: usize,
     /// Trials; one more comes first and is not counted
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 5)]
-    pub(crate) num_trials: usize,
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) num_trials: u32,
     /// Tokens of context before the prompt, not measured
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) depth: usize,
     /// Chooses the random tokens of the prompts
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the JSON to a file as well
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output_json: Option<PathBuf>,
+}
+
+/// How a model is run. Flags are those of Apple's `llm-runner` where it has them.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct EngineArgs {
     /// Threads to compute with [default: the CPUs that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
@@ -153,18 +197,80 @@ pub(crate) struct BenchArgs {
     /// Read weights where the file has them, without a copy laid out for speed: half the memory, slower
     #[arg(long)]
     pub(crate) no_repack: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Write the JSON to a file as well
-    #[arg(long, value_name = "FILE")]
-    pub(crate) output_json: Option<PathBuf>,
+    /// auto, coreai-sequential, coreai-pipelined or static-shape; auto goes by the model's functions
+    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = ENGINE)]
+    pub(crate) inference_engine_variant: String,
+    /// How caches get their memory: auto, growing, fixed_size, or chunked, a sliding window in which a conversation never ends
+    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = ENGINE)]
+    pub(crate) kv_cache_strategy: String,
+    /// What keys and values are kept as: model, or int8, which takes half the memory of half precision
+    #[arg(long, value_enum, default_value_t = CacheArg::Model, help_heading = ENGINE)]
+    pub(crate) kv_cache_type: CacheArg,
+    /// Tokens that growing caches have room for at first [default: 256], and caches of fixed size for good
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = ENGINE)]
+    pub(crate) kv_cache_initial_capacity: Option<u32>,
+    /// The most tokens to hold; of a sliding window its length [default: what the model takes]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = ENGINE)]
+    pub(crate) max_context: Option<u32>,
+    /// Of a sliding window, the first tokens, which are never forgotten [default: 4]
+    #[arg(long, value_name = "N", help_heading = ENGINE)]
+    pub(crate) attention_sinks: Option<u32>,
+    /// Tokens of a long prompt that are processed at once [default: the bundle's word, else 512]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = ENGINE)]
+    pub(crate) chunk_size: Option<u32>,
+    /// Prompts up to this length are processed in one piece [default: the bundle's word, else twice the chunk]
+    #[arg(long, value_name = "N", help_heading = ENGINE)]
+    pub(crate) chunk_threshold: Option<u32>,
+}
+
+/// What keys and values are kept as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CacheArg {
+    /// As the file says
+    Model,
+    /// Codes of eight bits, with a scale for every position and head
+    Int8,
+}
+
+impl From<CacheArg> for russet::CacheKind {
+    fn from(kind: CacheArg) -> Self {
+        match kind {
+            CacheArg::Model => Self::Given,
+            CacheArg::Int8 => Self::Int8,
+        }
+    }
+}
+
+/// The heading of the flags that few will need.
+const ENGINE: &str = "Engine and caches";
+
+impl EngineArgs {
+    /// How to open a model.
+    ///
+    /// # Errors
+    /// A name that is none of an engine or a cache strategy.
+    pub(crate) fn options(&self) -> Result<OpenOptions, EngineError> {
+        let size = |n: Option<u32>| n.map(|n| n as usize);
+        let mut options = OpenOptions::default();
+        options.threads = self.threads.map_or(0, usize::from);
+        options.precision = self.precision.into();
+        options.no_repack = self.no_repack;
+        options.variant = EngineVariant::parse(&self.inference_engine_variant)?;
+        options.kv_cache = self.kv_cache_strategy.parse()?;
+        options.kv_cache_kind = self.kv_cache_type.into();
+        options.kv_capacity = size(self.kv_cache_initial_capacity);
+        options.max_context = size(self.max_context);
+        options.attention_sinks = size(self.attention_sinks);
+        options.chunk = size(self.chunk_size);
+        options.chunk_threshold = size(self.chunk_threshold);
+        Ok(options)
+    }
 }
 
 /// How closely to follow the file's arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum PrecisionArg {
-    /// Quantised weights take activations in 16 bits; other sums are f32
+    /// Sums are f32, and products with quantised weights take activations as integers of 16 bits
     Fast,
     /// Every step rounds as Apple's CPU runtime rounds it; many times slower
     Exact,
@@ -240,7 +346,7 @@ pub(crate) struct PlanArgs {
     /// Print the steps that a function is planned as: kernel, shapes, bytes, operations
     #[arg(long, conflicts_with_all = ["text", "verify_hash"])]
     pub(crate) plan: bool,
-    /// Run the function and print the time of every step
+    /// With --plan: run the function and print the time of every step
     #[arg(long, requires = "plan")]
     pub(crate) profile: bool,
     /// The function [default: the one that the model runs, main]
@@ -285,6 +391,48 @@ pub(crate) struct CallArgs {
     /// Threads to compute with [default: the CPUs that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// A bundle (a folder or a zip archive), an .aimodel or a name
+    pub(crate) bundle: String,
+    /// Print for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// It is an error when all files together have more bytes
+    #[arg(long, value_name = "N")]
+    pub(crate) max_bytes: Option<u64>,
+    /// Compare every asset with its main.hash, which reads all weights
+    #[arg(long)]
+    pub(crate) hash: bool,
+    /// Say what was looked at and found right, and what the weights are made of
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetargetArgs {
+    /// A bundle (a folder) or a name
+    pub(crate) bundle: String,
+    /// A role and the file it gets, by its path in the bundle; may be given several times
+    #[arg(long = "asset", value_name = "ROLE=FILE", required = true, value_parser = role_and_file)]
+    pub(crate) assets: Vec<(String, String)>,
+    /// Take roles and files that are not there
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print the lines that would change, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+fn role_and_file(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((role, file)) if !role.is_empty() && !file.is_empty() => {
+            Ok((role.into(), file.into()))
+        }
+        _ => Err("it is not ROLE=FILE".into()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -352,7 +500,7 @@ mod tests {
             panic!("not run")
         };
         assert_eq!(
-            (args.talk.max_tokens, args.talk.threads),
+            (args.talk.max_tokens, args.talk.engine.threads),
             (Some(5), Some(2))
         );
         assert_eq!(

@@ -25,6 +25,12 @@ pub(crate) enum Failure {
     /// A file of tensors.
     #[error(transparent)]
     Tensors(#[from] russet::tensors::TensorFileError),
+    /// Metadata that cannot be changed.
+    #[error(transparent)]
+    Retarget(#[from] russet::bundle::RetargetError),
+    /// A model that is no bundle, where only a bundle will do.
+    #[error("{} is no bundle: give a folder with metadata.json, a zip archive of one, or an .aimodel folder", .0.display())]
+    NoBundle(PathBuf),
     /// A model that cannot be opened.
     #[error("cannot open {}", path.display())]
     Open {
@@ -35,6 +41,12 @@ pub(crate) enum Failure {
     /// Options that make no sense.
     #[error(transparent)]
     Usage(#[from] russet::SamplingError),
+    /// An engine or a cache strategy that does not exist.
+    #[error(transparent)]
+    Engine(#[from] russet::EngineError),
+    /// A file of states without any.
+    #[error("{} holds no state: they are called state.NAME", .0.display())]
+    NoState(PathBuf),
     /// An asset that is broken, or not the one its digest is of.
     #[error("{}", path.display())]
     Asset {
@@ -73,7 +85,7 @@ impl Failure {
     /// The exit code: 2 for wrong usage, as for arguments that do not parse.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Usage(_) => ExitCode::from(2),
+            Self::Usage(_) | Self::Engine(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }

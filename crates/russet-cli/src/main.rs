@@ -37,6 +37,8 @@ fn dispatch(command: &Command) -> Result<ExitCode, Failure> {
         Command::Inspect(args) => commands::inspect::inspect(args).map(done),
         Command::Call(args) => commands::call::call(args).map(done),
         Command::Bench(args) => commands::bench::bench(args).map(done),
+        Command::Audit(args) => commands::audit::audit_bundle(args),
+        Command::Retarget(args) => commands::retarget::retarget(args).map(done),
         Command::Pull(args) => commands::pull::pull(args).map(done),
     }
 }

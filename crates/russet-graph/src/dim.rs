@@ -270,8 +270,10 @@ impl Dim {
 
     /// The smaller of two.
     pub fn smaller(&self, other: &Self) -> Self {
-        if self == other {
+        if self.is_at_most(other) {
             self.clone()
+        } else if other.is_at_most(self) {
+            other.clone()
         } else {
             Self::term(Term::Min, self, other)
         }
@@ -279,11 +281,23 @@ impl Dim {
 
     /// The larger of two.
     pub fn larger(&self, other: &Self) -> Self {
-        if self == other {
+        if self.is_at_most(other) {
+            other.clone()
+        } else if other.is_at_most(self) {
             self.clone()
         } else {
             Self::term(Term::Max, self, other)
         }
+    }
+
+    /// Whether this is plainly never more than `other`: the difference is a sum of extents, which are 0 or more.
+    fn is_at_most(&self, other: &Self) -> bool {
+        self == other
+            || other.sub(self).parts().is_some_and(|(constant, terms)| {
+                let extent =
+                    |(atom, factor): &(Atom, i64)| matches!(atom, Atom::Symbol(_)) && *factor > 0;
+                constant >= 0 && terms.iter().all(extent)
+            })
     }
 
     /// The term `kind` of two dims, normalised.

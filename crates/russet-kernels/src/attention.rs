@@ -13,6 +13,7 @@ mod words;
 use crate::elem::{Elem, Rounding};
 use crate::gemm::{self, Store, Tile};
 use crate::isa::Isa;
+use crate::mem::Pod;
 use crate::scratch;
 use crate::simd::{Kernel, MAX_LANES, Simd, pieces};
 use crate::threads::{Pool, Rows};
@@ -39,6 +40,71 @@ impl<'a, T> Heads<'a, T> {
     fn row(&self, head: usize, row: usize, width: usize) -> &'a [T] {
         &self.data[head * self.head_stride + row * self.row_stride..][..width]
     }
+
+    fn holds(&self, heads: usize, rows: usize, width: usize) -> bool {
+        rows == 0 || end(heads, rows, width, (self.head_stride, self.row_stride)) <= self.data.len()
+    }
+}
+
+/// What keys and values are kept as.
+pub trait Cached: Pod {
+    /// Elements behind those of a row, which hold its scale.
+    const TAIL: usize;
+    /// Loads `len` elements of a row, not scaled yet; lanes beyond are zero.
+    fn load_codes<S: Simd>(s: S, x: &[Self], len: usize) -> S::V;
+    /// The scale of a row.
+    fn scale(tail: &[Self]) -> f32;
+}
+
+/// The elements themselves.
+impl<T: Elem> Cached for T {
+    const TAIL: usize = 0;
+    #[inline(always)]
+    fn load_codes<S: Simd>(s: S, x: &[Self], len: usize) -> S::V {
+        T::load_part(s, x, len)
+    }
+    #[inline(always)]
+    fn scale(_: &[Self]) -> f32 {
+        1.0
+    }
+}
+
+/// Signed codes of eight bits, and behind a row its scale, an f32. [`cache_row`] makes them.
+impl Cached for u8 {
+    const TAIL: usize = size_of::<f32>();
+    #[inline(always)]
+    fn load_codes<S: Simd>(s: S, x: &[Self], len: usize) -> S::V {
+        if len == S::LANES {
+            return s.load_i8(x);
+        }
+        let mut lanes = [0; MAX_LANES];
+        lanes[..len].copy_from_slice(&x[..len]);
+        s.load_i8(&lanes)
+    }
+    #[inline(always)]
+    fn scale(tail: &[Self]) -> f32 {
+        f32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]])
+    }
+}
+
+/// The bytes that a row of `width` elements is kept in as codes with a scale.
+pub const fn cached_width(width: usize) -> usize {
+    width + <u8 as Cached>::TAIL
+}
+
+/// Keeps a row as codes with a scale, so that the largest has code 127.
+///
+/// # Panics
+/// If `out` is not of [`cached_width`].
+pub fn cache_row<T: Elem>(row: &[T], out: &mut [u8]) {
+    assert_eq!(out.len(), cached_width(row.len()), "cache_row: width");
+    let largest = row.iter().fold(0.0_f32, |m, x| m.max(x.to_f32().abs()));
+    let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
+    let (codes, tail) = out.split_at_mut(row.len());
+    for (code, x) in codes.iter_mut().zip(row) {
+        *code = ((x.to_f32() * inverse).round_ties_even() as i8).cast_unsigned();
+    }
+    tail.copy_from_slice(&(largest / 127.0).to_le_bytes());
 }
 
 /// Where the result goes: [heads, rows, width] like [`Heads`].
@@ -54,13 +120,13 @@ pub struct HeadsMut<'a, T> {
 
 /// What a layer's attention computes: softmax(scale q k^T + mask) v.
 #[derive(Clone, Copy, Debug)]
-pub struct Attention<'a, T> {
+pub struct Attention<'a, T, C = T> {
     /// Queries [heads, m, d].
     pub q: Heads<'a, T>,
-    /// Keys [kv_heads, s, d].
-    pub k: Heads<'a, T>,
-    /// Values [kv_heads, s, dv].
-    pub v: Heads<'a, T>,
+    /// Keys [kv_heads, s, d], as they are or as codes with a scale ([`Cached`]).
+    pub k: Heads<'a, C>,
+    /// Values [kv_heads, s, dv], likewise.
+    pub v: Heads<'a, C>,
     /// Query heads: a multiple of `kv_heads`; head h reads key/value head h / (heads / kv_heads).
     pub heads: usize,
     /// Key and value heads.
@@ -92,11 +158,16 @@ pub struct Attention<'a, T> {
 ///
 /// # Panics
 /// If a shape does not fit its data, or heads of the result overlap.
-pub fn attention<T: Elem>(pool: &Pool, a: &Attention<'_, T>, out: HeadsMut<'_, T>) {
+pub fn attention<T: Elem, C: Cached>(pool: &Pool, a: &Attention<'_, T, C>, out: HeadsMut<'_, T>) {
     attention_on(Isa::best(), pool, a, out);
 }
 
-fn attention_on<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, mut out: HeadsMut<'_, T>) {
+fn attention_on<T: Elem, C: Cached>(
+    isa: Isa,
+    pool: &Pool,
+    a: &Attention<'_, T, C>,
+    mut out: HeadsMut<'_, T>,
+) {
     if a.heads == 0 || a.m == 0 || a.dv == 0 {
         return;
     }
@@ -124,11 +195,11 @@ fn attention_on<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, mut out: H
 }
 
 /// Calls `f` for every block of queries.
-fn for_blocks<T: Elem>(
+fn for_blocks<T: Elem, C: Cached>(
     isa: Isa,
     pool: &Pool,
-    a: &Attention<'_, T>,
-    f: &(dyn Fn(Lanes<'_, T>) + Sync),
+    a: &Attention<'_, T, C>,
+    f: &(dyn Fn(Lanes<'_, T, C>) + Sync),
 ) {
     let width = isa.run(gemm::Width);
     let blocks = (a.group() * a.m).div_ceil(width);
@@ -143,7 +214,7 @@ fn for_blocks<T: Elem>(
     });
 }
 
-impl<T: Elem> Attention<'_, T> {
+impl<'a, T: Elem, C: Cached> Attention<'a, T, C> {
     /// Query heads per key/value head.
     #[inline(always)]
     fn group(&self) -> usize {
@@ -159,19 +230,16 @@ impl<T: Elem> Attention<'_, T> {
             self.m <= self.s || !self.causal,
             "attention: more queries than keys"
         );
-        let inside = |x: &Heads<'_, T>, heads, rows, width| {
-            rows == 0 || end(heads, rows, width, (x.head_stride, x.row_stride)) <= x.data.len()
-        };
         assert!(
-            inside(&self.q, self.heads, self.m, self.d),
+            self.q.holds(self.heads, self.m, self.d),
             "attention: queries"
         );
         assert!(
-            inside(&self.k, self.kv_heads, self.s, self.d),
+            self.k.holds(self.kv_heads, self.s, self.d + C::TAIL),
             "attention: keys"
         );
         assert!(
-            inside(&self.v, self.kv_heads, self.s, self.dv),
+            self.v.holds(self.kv_heads, self.s, self.dv + C::TAIL),
             "attention: values"
         );
         self.check_out(out);
@@ -203,6 +271,20 @@ impl<T: Elem> Attention<'_, T> {
             ),
             "attention: out overlaps"
         );
+    }
+
+    /// A key and its scale.
+    #[inline(always)]
+    fn key(&self, head: usize, row: usize) -> (&'a [C], f32) {
+        let (key, tail) = self.k.row(head, row, self.d + C::TAIL).split_at(self.d);
+        (key, C::scale(tail))
+    }
+
+    /// A value and its scale.
+    #[inline(always)]
+    fn value(&self, head: usize, row: usize) -> (&'a [C], f32) {
+        let (value, tail) = self.v.row(head, row, self.dv + C::TAIL).split_at(self.dv);
+        (value, C::scale(tail))
     }
 
     /// Keys that query row `i` sees.
@@ -247,13 +329,13 @@ struct Output<'a, T> {
 
 /// A block of queries of one key/value head: lane l is query `first + l`, counted over positions, then heads of the group.
 #[derive(Clone, Copy)]
-struct Lanes<'a, T> {
-    a: &'a Attention<'a, T>,
+struct Lanes<'a, T, C> {
+    a: &'a Attention<'a, T, C>,
     kv_head: usize,
     first: usize,
 }
 
-impl<T: Elem> Lanes<'_, T> {
+impl<T: Elem, C: Cached> Lanes<'_, T, C> {
     #[inline(always)]
     fn count(&self, width: usize) -> usize {
         width.min(self.a.group() * self.a.m - self.first)
@@ -282,7 +364,7 @@ struct Limits {
 
 impl Limits {
     #[inline(always)]
-    fn new<T: Elem>(lanes: &Lanes<'_, T>, count: usize) -> Self {
+    fn new<T: Elem, C: Cached>(lanes: &Lanes<'_, T, C>, count: usize) -> Self {
         let mut limits = Self {
             low: [0.0; MAX_WIDTH],
             high: [0.0; MAX_WIDTH],
@@ -301,12 +383,12 @@ impl Limits {
     }
 }
 
-struct BlockKernel<'a, T> {
-    lanes: Lanes<'a, T>,
+struct BlockKernel<'a, T, C> {
+    lanes: Lanes<'a, T, C>,
     out: &'a Output<'a, T>,
 }
 
-impl<T: Elem> Kernel for BlockKernel<'_, T> {
+impl<T: Elem, C: Cached> Kernel for BlockKernel<'_, T, C> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -338,14 +420,14 @@ impl<T: Elem> Kernel for BlockKernel<'_, T> {
 }
 
 /// One block's data, for the steps of the computation.
-struct Step<'a, T> {
-    lanes: Lanes<'a, T>,
+struct Step<'a, T, C> {
+    lanes: Lanes<'a, T, C>,
     limits: Limits,
     count: usize,
     rounding: Rounding,
 }
 
-impl<T: Elem> Step<'_, T> {
+impl<T: Elem, C: Cached> Step<'_, T, C> {
     /// Registers in use: one when the queries fit in one.
     #[inline(always)]
     fn registers<S: Simd>(&self) -> usize {
@@ -403,7 +485,7 @@ impl<T: Elem> Step<'_, T> {
             let rows = real.next_multiple_of(gemm::rest_rows::<S>());
             for (i, row) in keys.chunks_exact_mut(a.d).take(rows).enumerate() {
                 // Rows beyond the last repeat it: their scores are not used.
-                let key = a.k.row(self.lanes.kv_head, first + i.min(real - 1), a.d);
+                let key = a.key(self.lanes.kv_head, first + i.min(real - 1));
                 widen(s, key, row);
             }
             let tile = Tile {
@@ -518,11 +600,8 @@ impl<T: Elem> Step<'_, T> {
         for first in (low..high).step_by(VALUES) {
             let columns = VALUES.min(high - first);
             for (i, row) in rows.chunks_exact_mut(dv).take(columns).enumerate() {
-                widen(
-                    s,
-                    a.v.row(self.lanes.kv_head, first + i, a.dv),
-                    &mut row[..a.dv],
-                );
+                let value = a.value(self.lanes.kv_head, first + i);
+                widen(s, value, &mut row[..a.dv]);
                 row[a.dv..].fill(0.0);
             }
             let tile = Tile {
@@ -567,11 +646,16 @@ impl<T: Elem> Step<'_, T> {
 }
 
 #[inline(always)]
-fn widen<S: Simd, T: Elem>(s: S, x: &[T], out: &mut [f32]) {
+fn widen<S: Simd, C: Cached>(s: S, (x, scale): (&[C], f32), out: &mut [f32]) {
+    let scale = s.splat(scale);
     let mut i = 0;
     while i < x.len() {
         let len = S::LANES.min(x.len() - i);
-        f32::store_part(s, T::load_part(s, &x[i..], len), &mut out[i..], len);
+        let mut v = C::load_codes(s, &x[i..], len);
+        if C::TAIL > 0 {
+            v = s.mul(v, scale);
+        }
+        f32::store_part(s, v, &mut out[i..], len);
         i += S::LANES;
     }
 }
@@ -789,5 +873,159 @@ mod tests {
         assert!(disjoint((4, 80), (10, 8), 8));
         assert!(!disjoint((4, 8), (10, 8), 8));
         assert!(!disjoint((4, 4), (10, 32), 8));
+    }
+
+    /// Rows kept as codes give what the rows give that the codes stand for.
+    #[test]
+    fn codes_are_read_as_the_rows_they_stand_for() {
+        let pool = Pool::new(2);
+        for (heads, kv_heads, m, s, d, window) in [
+            (4, 2, 1, 200, 64, None),
+            (9, 3, 1, 65, 40, Some(30)),
+            (4, 1, 7, 90, 32, None),
+            (6, 3, 33, 150, 64, Some(40)),
+        ] {
+            let mut random = Random::new((m * s) as u64);
+            let half = |x: Vec<f32>| x.into_iter().map(f16::from_f32).collect::<Vec<_>>();
+            let q = half(random.floats(heads * m * d));
+            let rows = [0; 2].map(|_| half(random.floats(kv_heads * s * d)));
+            let long = cached_width(d);
+            let kept = rows.clone().map(|rows| {
+                let mut kept = vec![0; kv_heads * s * long];
+                for (row, out) in rows.chunks(d).zip(kept.chunks_mut(long)) {
+                    cache_row(row, out);
+                }
+                kept
+            });
+            let meant = kept.clone().map(|kept| {
+                let row = |row: &[u8]| {
+                    let (codes, tail) = row.split_at(d);
+                    let scale = <u8 as Cached>::scale(tail);
+                    codes
+                        .iter()
+                        .map(|c| f32::from(c.cast_signed()) * scale)
+                        .collect::<Vec<_>>()
+                };
+                kept.chunks(long).flat_map(row).collect::<Vec<f32>>()
+            });
+            for (row, (meant, scale)) in rows[0]
+                .chunks(d)
+                .zip(meant[0].chunks(d).zip(kept[0].chunks(long)))
+            {
+                let step = <u8 as Cached>::scale(&scale[d..]);
+                for (x, y) in row.iter().zip(meant) {
+                    assert!((x.to_f32() - y).abs() <= 0.51 * step);
+                }
+            }
+            fn heads_of<T>(data: &[T], rows: usize, width: usize) -> Heads<'_, T> {
+                Heads {
+                    data,
+                    head_stride: rows * width,
+                    row_stride: width,
+                }
+            }
+            let attention = |q| Attention {
+                q,
+                k: heads_of(&kept[0], s, long),
+                v: heads_of(&kept[1], s, long),
+                heads,
+                kv_heads,
+                m,
+                s,
+                d,
+                dv: d,
+                scale: 1.0 / (d as f32).sqrt(),
+                causal: true,
+                window,
+                mask: None,
+                sinks: None,
+                exact: false,
+            };
+            let wide: Vec<f32> = q.iter().map(|x| x.to_f32()).collect();
+            let a = attention(heads_of(&wide, m, d));
+            let plain = Attention::<f32> {
+                q: a.q,
+                k: heads_of(&meant[0], s, d),
+                v: heads_of(&meant[1], s, d),
+                heads,
+                kv_heads,
+                m,
+                s,
+                d,
+                dv: d,
+                scale: a.scale,
+                causal: true,
+                window,
+                mask: None,
+                sinks: None,
+                exact: false,
+            };
+            fn place<T>(data: &mut [T], rows: usize, width: usize) -> HeadsMut<'_, T> {
+                HeadsMut {
+                    data,
+                    head_stride: rows * width,
+                    row_stride: width,
+                }
+            }
+            for isa in Isa::available() {
+                let mut want = vec![0.0; heads * m * d];
+                attention_on(
+                    *isa,
+                    &pool,
+                    &plain,
+                    HeadsMut {
+                        data: &mut want,
+                        head_stride: m * d,
+                        row_stride: d,
+                    },
+                );
+                let mut got = vec![0.0; heads * m * d];
+                attention_on(
+                    *isa,
+                    &pool,
+                    &a,
+                    HeadsMut {
+                        data: &mut got,
+                        head_stride: m * d,
+                        row_stride: d,
+                    },
+                );
+                let worst = want
+                    .iter()
+                    .zip(&got)
+                    .map(|(a, b)| (a - b).abs())
+                    .fold(0.0, f32::max);
+                assert!(worst < 1e-5, "{} {m} queries: {worst}", isa.name());
+                let mut half = vec![f16::ZERO; heads * m * d];
+                attention_on(
+                    *isa,
+                    &pool,
+                    &Attention {
+                        q: heads_of(&q, m, d),
+                        k: a.k,
+                        v: a.v,
+                        heads,
+                        kv_heads,
+                        m,
+                        s,
+                        d,
+                        dv: d,
+                        scale: a.scale,
+                        causal: true,
+                        window,
+                        mask: None,
+                        sinks: None,
+                        exact: false,
+                    },
+                    place(&mut half, m, d),
+                );
+                let worst = want
+                    .iter()
+                    .zip(&half)
+                    .map(|(a, b)| (a - b.to_f32()).abs())
+                    .fold(0.0, f32::max);
+                assert!(worst < 4e-3, "{} {m} halves: {worst}", isa.name());
+            }
+        }
     }
 }

@@ -21,6 +21,8 @@ pub enum Binary {
     Min,
     /// The larger; NaN if either is.
     Max,
+    /// 1 where a > b, else 0.
+    Greater,
 }
 
 impl Binary {
@@ -33,6 +35,7 @@ impl Binary {
             Binary::Div => s.div(a, b),
             Binary::Min => s.select(s.is_nan(a), a, s.min(a, b)),
             Binary::Max => s.select(s.is_nan(a), a, s.max(a, b)),
+            Binary::Greater => s.select(s.lt(b, a), s.splat(1.0), s.splat(0.0)),
         }
     }
 }
@@ -243,38 +246,116 @@ fn erfc(x: f64) -> f64 {
     if x < 0.0 { 2.0 - tail } else { tail }
 }
 
-struct SiluMul<'a, T> {
+/// The activation of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// [`Unary::Silu`].
+    Silu,
+    /// [`Unary::GeluTanh`].
+    GeluTanh,
+}
+
+struct Gated<'a, T> {
+    activation: Activation,
     gate: &'a [T],
     up: &'a [T],
     out: &'a mut [T],
 }
 
-impl<T: Elem> Kernel for SiluMul<'_, T> {
+impl<T: Elem> Kernel for Gated<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Self { gate, up, out } = self;
+        match self.activation {
+            Activation::Silu => self.products::<S, false>(s),
+            Activation::GeluTanh => self.products::<S, true>(s),
+        }
+    }
+}
+
+impl<T: Elem> Gated<'_, T> {
+    #[inline(always)]
+    fn products<S: Simd, const GELU: bool>(self, s: S) {
+        let Self { gate, up, out, .. } = self;
         let mut i = 0;
         while i < out.len() {
             let len = S::LANES.min(out.len() - i);
-            let activated = T::round(s, silu_value(s, T::load_part(s, &gate[i..], len)));
-            let y = s.mul(activated, T::load_part(s, &up[i..], len));
+            let x = T::load_part(s, &gate[i..], len);
+            let activated = if GELU {
+                gelu_tanh(s, x)
+            } else {
+                silu_value(s, x)
+            };
+            let y = s.mul(T::round(s, activated), T::load_part(s, &up[i..], len));
             T::store_part(s, y, &mut out[i..], len);
             i += S::LANES;
         }
     }
 }
 
-/// out = silu(gate) * up, the silu rounded to the storage type before the product, as two separate operations would.
+/// out = activation(gate) * up, the activation rounded to the storage type before the product, as two separate operations would.
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn silu_mul<T: Elem>(gate: &[T], up: &[T], out: &mut [T]) {
+pub fn gated<T: Elem>(activation: Activation, gate: &[T], up: &[T], out: &mut [T]) {
     assert!(
         gate.len() == out.len() && up.len() == out.len(),
-        "silu_mul: lengths"
+        "gated: lengths"
     );
-    Isa::best().run(SiluMul { gate, up, out });
+    Isa::best().run(Gated {
+        activation,
+        gate,
+        up,
+        out,
+    });
+}
+
+struct InPlace<'a> {
+    op: Unary,
+    x: &'a mut [f32],
+}
+
+impl Kernel for InPlace<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for (i, len) in pieces(self.x.len(), S::LANES) {
+            let y = self.op.apply(s, f32::load_part(s, &self.x[i..], len));
+            f32::store_part(s, y, &mut self.x[i..], len);
+        }
+    }
+}
+
+/// x = op x.
+pub fn unary_in_place(op: Unary, x: &mut [f32]) {
+    Isa::best().run(InPlace { op, x });
+}
+
+struct InPlaceWith<'a, T> {
+    op: Binary,
+    a: &'a mut [T],
+    b: &'a [T],
+}
+
+impl<T: Elem> Kernel for InPlaceWith<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Self { op, a, b } = self;
+        for (i, len) in pieces(a.len(), S::LANES) {
+            let (x, y) = (T::load_part(s, &a[i..], len), T::load_part(s, &b[i..], len));
+            T::store_part(s, op.apply(s, x, y), &mut a[i..], len);
+        }
+    }
+}
+
+/// a = a op b.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn binary_in_place<T: Elem>(op: Binary, a: &mut [T], b: &[T]) {
+    assert_eq!(a.len(), b.len(), "binary: lengths");
+    Isa::best().run(InPlaceWith { op, a, b });
 }
 
 #[cfg(test)]
@@ -384,27 +465,29 @@ mod tests {
         }
     }
 
+    const BINARY: [DefinedBinary; 7] = [
+        (Binary::Add, |a, b| a + b),
+        (Binary::Sub, |a, b| a - b),
+        (Binary::Mul, |a, b| a * b),
+        (Binary::Div, |a, b| a / b),
+        (Binary::Min, |a, b| {
+            if a.is_nan() || b.is_nan() {
+                f32::NAN
+            } else {
+                a.min(b)
+            }
+        }),
+        (Binary::Max, |a, b| {
+            if a.is_nan() || b.is_nan() {
+                f32::NAN
+            } else {
+                a.max(b)
+            }
+        }),
+        (Binary::Greater, |a, b| f32::from(u8::from(a > b))),
+    ];
+
     fn check_binary<T: Elem + std::fmt::Debug>() {
-        let ops: [DefinedBinary; 6] = [
-            (Binary::Add, |a, b| a + b),
-            (Binary::Sub, |a, b| a - b),
-            (Binary::Mul, |a, b| a * b),
-            (Binary::Div, |a, b| a / b),
-            (Binary::Min, |a, b| {
-                if a.is_nan() || b.is_nan() {
-                    f32::NAN
-                } else {
-                    a.min(b)
-                }
-            }),
-            (Binary::Max, |a, b| {
-                if a.is_nan() || b.is_nan() {
-                    f32::NAN
-                } else {
-                    a.max(b)
-                }
-            }),
-        ];
         let mut random = Random::new(6);
         for n in [0, 1, 7, 16, 17, 70] {
             let mut x: Vec<T> = random.floats(2 * n).into_iter().map(T::from_f32).collect();
@@ -413,7 +496,7 @@ mod tests {
                 .for_each(|v| *v = T::from_f32(f32::NAN));
             let (a, b) = x.split_at(n);
             let half = T::from_f32(0.5);
-            for (op, exact) in ops {
+            for (op, exact) in BINARY {
                 for (p, q) in [
                     (Operand::Vector(a), Operand::Vector(b)),
                     (Operand::Scalar(half), Operand::Vector(b)),
@@ -453,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn silu_mul_is_the_two_operations_in_turn() {
+    fn gated_is_the_two_operations_in_turn() {
         let mut random = Random::new(7);
         let mut half = |n| -> Vec<f16> {
             random
@@ -463,19 +546,35 @@ mod tests {
                 .collect()
         };
         let (gate, up) = (half(75), half(75));
-        let (mut activated, mut want, mut got) = (
-            vec![f16::ZERO; 75],
-            vec![f16::ZERO; 75],
-            vec![f16::ZERO; 75],
-        );
-        unary(Unary::Silu, &gate, &mut activated);
+        for (activation, op) in [
+            (Activation::Silu, Unary::Silu),
+            (Activation::GeluTanh, Unary::GeluTanh),
+        ] {
+            let mut all = [(); 3].map(|()| vec![f16::ZERO; 75]);
+            let [activated, want, got] = &mut all;
+            unary(op, &gate, activated);
+            let factors = [&*activated, &up].map(|x| Operand::Vector(&x[..]));
+            binary(Binary::Mul, factors[0], factors[1], want);
+            gated(activation, &gate, &up, got);
+            assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn in_place_is_the_same() {
+        let mut random = Random::new(8);
+        let (a, b) = (random.floats(37), random.floats(37));
+        let (mut want, mut got) = (vec![0.0; 37], a.clone());
+        unary(Unary::Tanh, &a, &mut want);
+        unary_in_place(Unary::Tanh, &mut got);
+        assert_eq!(got, want);
         binary(
-            Binary::Mul,
-            Operand::Vector(&activated),
-            Operand::Vector(&up),
+            Binary::Sub,
+            Operand::Vector(&want.clone()),
+            Operand::Vector(&b),
             &mut want,
         );
-        silu_mul(&gate, &up, &mut got);
+        binary_in_place(Binary::Sub, &mut got, &b);
         assert_eq!(got, want);
     }
 }

@@ -33,7 +33,7 @@ pub const GROUP: usize = 16;
 /// Columns that share a scale.
 pub const BLOCK: usize = 32;
 /// The most products of one call.
-const MAX_PRODUCTS: usize = 4;
+pub const MAX_PRODUCTS: usize = 4;
 
 /// The bits of a stored code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +154,26 @@ impl PackedRows {
         })
     }
 
+    /// `count` of the rows from `first` on, which is a multiple of [`GROUP`]; in the same memory.
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn part(&self, first: usize, count: usize) -> Self {
+        let fits = first.checked_add(count).is_some_and(|end| end <= self.n);
+        assert!(fits && first.is_multiple_of(GROUP), "packed: a part");
+        let within = |range: &Range<usize>| {
+            let group = range.len() / self.groups().max(1);
+            let start = range.start + first / GROUP * group;
+            start..start + count.div_ceil(GROUP) * group
+        };
+        Self {
+            n: count,
+            codes: within(&self.codes),
+            params: within(&self.params),
+            ..self.clone()
+        }
+    }
+
     /// Rows: n.
     pub fn n(&self) -> usize {
         self.n
@@ -258,15 +278,46 @@ pub struct Product<'a, Y> {
     pub weights: &'a PackedRows,
     /// The result `[m, n]`.
     pub out: &'a mut [Y],
-    /// What is added to it, `[m, n]`, before the one rounding.
-    pub add: Option<&'a [Y]>,
+    /// What is added to it before the one rounding.
+    pub add: Option<Addend<'a, Y>>,
+}
+
+/// What a product is added to.
+#[derive(Clone, Copy, Debug)]
+pub enum Addend<'a, Y> {
+    /// `[m, n]`, as a residual is.
+    Rows(&'a [Y]),
+    /// `[n]`, for every row, as a bias is.
+    Row(&'a [Y]),
+}
+
+impl<'a, Y> Addend<'a, Y> {
+    /// The row for `token` of rows of `n`.
+    #[inline(always)]
+    pub fn row(&self, token: usize, n: usize) -> &'a [Y] {
+        match self {
+            Self::Rows(rows) => &rows[token * n..(token + 1) * n],
+            Self::Row(row) => row,
+        }
+    }
+
+    fn fits(&self, m: usize, n: usize) -> bool {
+        match self {
+            Self::Rows(rows) => m.checked_mul(n) == Some(rows.len()),
+            Self::Row(row) => row.len() == n,
+        }
+    }
 }
 
 impl<Y: Elem> Product<'_, Y> {
     /// The result where there are no columns.
     fn without_terms(&mut self) {
+        let n = self.weights.n;
         match self.add {
-            Some(add) => self.out.copy_from_slice(add),
+            Some(add) => {
+                let rows = self.out.chunks_exact_mut(n.max(1)).enumerate();
+                rows.for_each(|(token, out)| out.copy_from_slice(add.row(token, n)));
+            }
             None => self.out.fill(Y::ZERO),
         }
     }
@@ -307,7 +358,7 @@ fn packed_linear_on<X: Elem, Y: Elem>(
     assert!(m.checked_mul(k) == Some(x.len()), "packed: activations");
     for p in products.iter().flatten() {
         let len = m.checked_mul(p.weights.n);
-        let fits = len == Some(p.out.len()) && p.add.is_none_or(|a| Some(a.len()) == len);
+        let fits = len == Some(p.out.len()) && p.add.is_none_or(|a| a.fits(m, p.weights.n));
         assert!(
             fits && p.weights.shares_activations(first),
             "packed: a product"
@@ -340,7 +391,7 @@ struct Output<'a, Y, W = PackedRows> {
     weights: &'a W,
     n: usize,
     out: Rows<'a, Y>,
-    add: Option<&'a [Y]>,
+    add: Option<Addend<'a, Y>>,
 }
 
 impl<'a, Y: Elem> Output<'a, Y> {
@@ -366,7 +417,7 @@ impl<Y: Elem, W> Output<'_, Y, W> {
         // SAFETY: rows are shared out among tasks: no other task has these columns.
         let out = unsafe { self.out.part(at, len) };
         let sums = match self.add {
-            Some(add) => s.add(sums, Y::load_part(s, &add[at..], len)),
+            Some(add) => s.add(sums, Y::load_part(s, &add.row(token, n)[row..], len)),
             None => sums,
         };
         Y::store_part(s, sums, out, len);
@@ -553,7 +604,7 @@ mod tests {
             .map(|s| PackedRows::pack(&pool, &[s]).unwrap().remove(0));
         let x = Random::new(9).floats(6 * 64);
         let x: Vec<f16> = x.iter().map(|v| f16::from_f32(*v)).collect();
-        let add = vec![f16::ONE; 6 * 40];
+        let add = vec![f16::ONE; 40];
         let mut outs = packed.each_ref().map(|p| vec![f16::ZERO; 6 * p.n()]);
         let mut alone = outs.clone();
         for (p, out) in packed.iter().zip(&mut alone) {
@@ -573,7 +624,7 @@ mod tests {
             Some(Product {
                 weights: &packed[0],
                 out: a,
-                add: Some(&add),
+                add: Some(Addend::Row(&add)),
             }),
             Some(Product {
                 weights: &packed[1],
@@ -590,5 +641,30 @@ mod tests {
         assert_eq!(outs[1..], alone[1..]);
         let near = |(a, b): (&f16, &f16)| (a.to_f32() - b.to_f32() - 1.0).abs() < 0.02;
         assert!(outs[0].iter().zip(&alone[0]).all(near));
+    }
+    #[test]
+    fn a_part_is_a_matrix_of_its_own() {
+        let pool = Pool::new(2);
+        let source = Source::new((80, 64), Bits::Four, 8, true, true);
+        let whole = PackedRows::pack(&pool, &[&source]).unwrap().remove(0);
+        for (first, count, m) in [(0, 80, 1), (32, 32, 1), (48, 20, 11), (64, 0, 2)] {
+            let x = Random::new(3).floats(m * 64);
+            let multiply = |weights: &PackedRows, add: &[f32]| {
+                let mut out = vec![0.0; m * weights.n()];
+                let product = Product {
+                    weights,
+                    out: &mut out,
+                    add: Some(Addend::Rows(add)),
+                };
+                packed_linear(&pool, &x, m, &mut [Some(product)]);
+                out
+            };
+            let all = multiply(&whole, &vec![1.0; m * 80]);
+            let part = multiply(&whole.part(first, count), &vec![1.0; m * count]);
+            for token in 0..m {
+                let want = &all[token * 80 + first..][..count];
+                assert_eq!(part[token * count..][..count], *want);
+            }
+        }
     }
 }

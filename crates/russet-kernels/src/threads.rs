@@ -62,7 +62,8 @@ pub struct Pool {
 
 impl Pool {
     /// A pool of `threads` threads, the caller of [`Pool::run`] being one; 0 means one per available core.
-    /// Where the system refuses to start a thread the pool is smaller.
+    /// Where the system refuses to start a thread the pool is smaller; more than four per core (or 64) only wait for each other
+    /// and are not started.
     pub fn new(threads: usize) -> Self {
         let threads = if threads == 0 {
             crate::machine::cpus()
@@ -75,7 +76,8 @@ impl Pool {
             next: AtomicUsize::new(0),
             panic: Mutex::new(None),
         });
-        let workers = (1..threads.min(1 << 16))
+        let most = 64.max(4 * crate::machine::cpus());
+        let workers = (1..threads.min(most))
             .map_while(|i| spawn(i, &shared))
             .collect();
         Self {

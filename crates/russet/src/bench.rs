@@ -47,6 +47,9 @@ pub struct Trial {
     pub gen_tps: f64,
 }
 
+/// The most tokens of a trial.
+const MOST_TOKENS: usize = 1 << 24;
+
 /// Measures a model; `on_trial` hears of every trial that counts.
 ///
 /// # Errors
@@ -57,12 +60,14 @@ pub fn bench(
     on_trial: &mut dyn FnMut(&Trial),
 ) -> Result<Vec<Trial>, Error> {
     let mut engine = model.engine()?;
-    let new = options.prompt + options.generate;
-    if options.depth + new > engine.limit() {
+    let new = options.prompt.saturating_add(options.generate);
+    // An engine without a limit would be asked to make up more tokens than there is memory for.
+    let limit = engine.limit().min(MOST_TOKENS);
+    if options.depth.saturating_add(new) > limit {
         return Err(Error::Engine(EngineError::ContextFull {
             position: options.depth,
             new,
-            limit: engine.limit(),
+            limit,
         }));
     }
     // A first token tells how many there are.
@@ -71,7 +76,7 @@ pub fn bench(
     let mut random = SplitMix(options.seed);
     let mut trials = Vec::with_capacity(options.trials);
     for round in 0..=options.trials {
-        let trial = trial(&mut engine, options, vocab, &mut random)?;
+        let trial = trial(&mut *engine, options, vocab, &mut random)?;
         if round > 0 {
             on_trial(&trial);
             trials.push(trial);
@@ -101,7 +106,7 @@ fn trial(
     let prefill = start.elapsed();
     let start = Instant::now();
     for _ in 0..options.generate {
-        let token = largest(engine.logits());
+        let token = engine.logits().argmax();
         engine.feed(&[token], &never)?;
     }
     Ok(Trial {
@@ -112,11 +117,6 @@ fn trial(
 
 fn rate(tokens: usize, time: Duration) -> f64 {
     tokens as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE)
-}
-
-fn largest(logits: &[f32]) -> Token {
-    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    best.map_or(0, |(i, _)| i as Token)
 }
 
 /// Steele, Lea and Flood's generator (OOPSLA 2014), from a seed: the tokens of `llm-benchmark`'s prompts.

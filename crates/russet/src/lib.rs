@@ -13,6 +13,7 @@
 //! The crate is synchronous, prints nothing and knows no HTTP. What is listed here is the public API; the crates below are not.
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod bench;
 pub mod bundle;
 mod call;
@@ -21,6 +22,8 @@ pub mod engine;
 mod generate;
 mod open;
 mod planned;
+mod replace;
+mod runnable;
 pub mod sample;
 mod session;
 mod stop;
@@ -28,16 +31,22 @@ pub mod template;
 pub mod tensors;
 pub mod tokenizer;
 
+pub use audit::{AuditOptions, audit};
 pub use bundle::{BundleError, LanguageBundle, ModelBundle};
 pub use call::{CallError, Function, Results};
-pub use engine::{Engine, EngineError, SequentialEngine, Token};
-pub use generate::{GenerateOptions, Generated, StopReason, generate};
-pub use open::{Error, Model, ModelSource, OpenOptions, open_module, read_asset, read_gguf};
+pub use engine::{
+    Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Snapshot, Token,
+};
+pub use generate::{GenerateOptions, Generated, StopReason, generate, generate_ahead};
+pub use open::{
+    Error, Model, ModelSource, OpenOptions, files, open_module, open_module_in, read_asset,
+    read_asset_in, read_gguf,
+};
 pub use planned::{PlanQuery, Planned, planned};
-pub use russet_graph::exec::{Precision, StepWork};
+pub use russet_graph::exec::{CacheKind, Precision, StepWork};
 pub use russet_kernels::machine;
 pub use sample::{Sampler, Sampling, SamplingError};
-pub use session::{Chat, Reply};
+pub use session::{Chat, Reply, check_session};
 pub use template::{ChatTemplate, Message, RenderOptions, TemplateError};
 pub use tokenizer::{Tokenizer, TokenizerError};
 

@@ -1,30 +1,36 @@
-//! Opening a model: a bundle directory, a bare `.aimodel`, or a GGUF file.
+//! Opening a model: a bundle (a folder, a zip archive, any [`Source`]), a bare `.aimodel`, or a GGUF file.
 
 use std::fs;
 use std::io::Read;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::OnceLock;
 
 use russet_formats::aimodel::{self, AimodelAsset};
 use russet_formats::checkpoint;
 use russet_formats::gguf::{self, Gguf, GgufTokenizer};
-use russet_graph::exec::{Plan, PlanError, PlanOptions, Precision};
+use russet_graph::exec::{CacheKind, Plan, PlanError, Precision};
 use russet_graph::graph::Module;
 use russet_graph::verify::{Violation, verify};
 use russet_kernels::mem::{FileMap, SharedBytes};
-use russet_kernels::threads::Pool;
 use serde_json::Value;
 
 use crate::bundle::{
-    BundleError, DirectorySource, LanguageBundle, LanguageConfig, Source, regular,
+    ArchiveSource, BundleError, DirectorySource, LanguageBundle, Source, inside, regular,
 };
-use crate::engine::{EngineError, EngineOptions, SequentialEngine, Token};
+use crate::engine::{Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Token};
+use crate::runnable::{Runnable, digest};
 use crate::sample::SamplingError;
 use crate::session::Chat;
 use crate::stop::{StopSources, stop_tokens};
 use crate::template::{ChatTemplate, Message, RenderOptions, TemplateError};
+use crate::tensors::TensorFileError;
 use crate::tokenizer::{self, Tokenizer, TokenizerError};
+
+/// The function that runs where nothing says another.
+const MAIN: &str = "main";
+/// The most tokens to hold where nothing says.
+const DEFAULT_CONTEXT: usize = 4096;
 
 /// Anything that can go wrong between a path and an answer.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +50,7 @@ pub enum Error {
     },
     /// A file of another kind.
     #[error(
-        "{0} is no model: russet reads bundles (folders with a metadata.json), .aimodel folders and GGUF files"
+        "{0} is no model: russet reads bundles (folders or zip archives with a metadata.json), .aimodel folders and GGUF files"
     )]
     NoModel(PathBuf),
     /// A model asset that is broken.
@@ -92,6 +98,9 @@ pub enum Error {
     /// A sampling number.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
+    /// A file of tensors: a saved session.
+    #[error(transparent)]
+    Tensors(#[from] TensorFileError),
     /// Something the model lacks.
     #[error("{0}")]
     Missing(String),
@@ -111,6 +120,20 @@ pub struct OpenOptions {
     pub no_repack: bool,
     /// Make logits for every token of a prompt, as the function does, and not for the last one only.
     pub all_logits: bool,
+    /// Which engine; `None` leaves it to the model's structure ([`EngineVariant::select`]).
+    pub variant: Option<EngineVariant>,
+    /// How caches get their memory.
+    pub kv_cache: KvCacheStrategy,
+    /// What keys and values are kept as; codes of eight bits only in fast precision.
+    pub kv_cache_kind: CacheKind,
+    /// Tokens that growing caches have room for at first, and caches of fixed size for good.
+    pub kv_capacity: Option<usize>,
+    /// Of [`KvCacheStrategy::Chunked`], the tokens at the start that are never forgotten; 4 where nothing is said.
+    pub attention_sinks: Option<usize>,
+    /// Tokens of a long prompt that are processed at once; the bundle's word, else 512.
+    pub chunk: Option<usize>,
+    /// Prompts up to this length are processed in one piece; the bundle's word, else twice the chunk.
+    pub chunk_threshold: Option<usize>,
 }
 
 /// Where a model came from.
@@ -122,11 +145,13 @@ pub enum ModelSource {
     Asset,
     /// A GGUF file.
     Gguf,
+    /// A bundle in a zip archive.
+    Archive,
 }
 
 impl ModelSource {
-    /// What is at a path: a folder is a bundle, or an asset where its name ends in `.aimodel`; a file is a GGUF file where its
-    /// name or its first bytes say so.
+    /// What is at a path: a folder is a bundle, or an asset where its name ends in `.aimodel`; a file is a GGUF file or a zip
+    /// archive where its name or its first bytes say so.
     ///
     /// # Errors
     /// [`Error::Io`] where nothing is there, [`Error::NoModel`] for any other file.
@@ -150,14 +175,18 @@ impl ModelSource {
         if ends("gguf") {
             return Ok(Self::Gguf);
         }
+        if ends("zip") {
+            return Ok(Self::Archive);
+        }
         let mut start = Vec::new();
         if kind.is_file() {
             let mut file = fs::File::open(path).map_err(io)?.take(4);
             file.read_to_end(&mut start).map_err(io)?;
         }
-        match start == b"GGUF" {
-            true => Ok(Self::Gguf),
-            false => Err(Error::NoModel(path.into())),
+        match &start[..] {
+            b"GGUF" => Ok(Self::Gguf),
+            b"PK\x03\x04" => Ok(Self::Archive),
+            _ => Err(Error::NoModel(path.into())),
         }
     }
 }
@@ -167,10 +196,9 @@ impl ModelSource {
 pub struct Model {
     name: String,
     source: ModelSource,
-    module: Arc<Module>,
-    plan: Arc<Plan>,
-    pool: Arc<Pool>,
-    engine: EngineOptions,
+    main: String,
+    runnable: Runnable,
+    fingerprint: OnceLock<String>,
     words: Words,
 }
 
@@ -184,7 +212,7 @@ struct Words {
 
 impl Words {
     /// Tokenizer, template and stop tokens from `tokenizer/`; nothing where it is not there.
-    fn of_folder(source: &DirectorySource, ids: &[u32]) -> Result<Self, Error> {
+    fn of_folder(source: &dyn Source, ids: &[u32]) -> Result<Self, Error> {
         let Some(bytes) = optional(source, "tokenizer/tokenizer.json")? else {
             return Ok(Self::default());
         };
@@ -262,33 +290,36 @@ impl Model {
         match ModelSource::of(path)? {
             ModelSource::Gguf => Self::open_gguf(path, options),
             ModelSource::Asset => Self::open_asset(path, options),
-            ModelSource::Bundle => Self::open_bundle(path, options),
+            kind => Ok(Self {
+                source: kind,
+                ..Self::open_source(&*files(path)?, options)?
+            }),
         }
     }
 
-    fn open_bundle(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
-        let source = DirectorySource::new(path);
-        let bundle = LanguageBundle::read(&source)?;
-        let ids = &bundle.language.eos_token_ids;
+    /// Opens the bundle of a source: a folder, an archive, memory.
+    ///
+    /// # Errors
+    /// As for [`Model::open`].
+    pub fn open_source(source: &dyn Source, options: &OpenOptions) -> Result<Self, Error> {
+        let bundle = LanguageBundle::read(source)?;
+        let language = &bundle.language;
         let (mut this, words) = beside(
-            || Words::of_folder(&source, ids),
+            || Words::of_folder(source, &language.eos_token_ids),
             || {
-                Self::plan(
-                    read_aimodel(&path.join(&bundle.main))?,
-                    bundle.language.main_function(),
-                    &bundle.model.name,
-                    ModelSource::Bundle,
-                    options,
-                )
+                let module = module_in(source, &bundle.main)?;
+                let (main, name) = (language.main_function(), bundle.model.name.clone());
+                let context = language.max_context_length;
+                let runnable = Runnable::new(module, main, context, options)?;
+                Ok(Self::new(name, ModelSource::Bundle, main, runnable))
             },
         )?;
         this.words = words;
-        this.limit(bundle.language.max_context_length, options);
-        this.chunks(&bundle.language);
+        this.runnable.configure(language, options);
         if this.words.tokenizer.is_none() && !bundle.language.embedded_tokenizer {
             return Err(Error::Missing(format!(
                 "{}: the tokenizer is not in the bundle; put the tokenizer.json of {} into its tokenizer/ directory",
-                path.display(),
+                source.location().display(),
                 bundle.language.tokenizer
             )));
         }
@@ -296,17 +327,9 @@ impl Model {
     }
 
     fn open_asset(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
-        let name = path
-            .file_stem()
-            .map_or_else(String::new, |s| s.to_string_lossy().into_owned());
-        let mut this = Self::plan(
-            read_aimodel(path)?,
-            "main",
-            &name,
-            ModelSource::Asset,
-            options,
-        )?;
-        this.limit(4096, options);
+        let module = module_in(&DirectorySource::new(path), "")?;
+        let runnable = Runnable::new(module, MAIN, DEFAULT_CONTEXT, options)?;
+        let mut this = Self::new(stem(path), ModelSource::Asset, MAIN, runnable);
         // An asset inside a bundle's directory has the bundle's tokenizer beside it.
         if let Some(parent) = path.parent() {
             this.words = Words::of_folder(&DirectorySource::new(parent), &[])?;
@@ -323,64 +346,26 @@ impl Model {
             path: path.into(),
             source,
         })?;
-        let name = path
-            .file_stem()
-            .map_or_else(String::new, |s| s.to_string_lossy().into_owned());
         let (mut this, words) = beside(
             || Words::of_gguf(&file, path),
-            || Self::plan(model.module, "main", &name, ModelSource::Gguf, options),
+            || {
+                let context = model.config.context;
+                let runnable = Runnable::new(model.module, MAIN, context, options)?;
+                Ok(Self::new(stem(path), ModelSource::Gguf, MAIN, runnable))
+            },
         )?;
         this.words = words;
-        this.limit(model.config.context, options);
         Ok(this)
     }
 
-    fn plan(
-        module: Module,
-        function: &str,
-        name: &str,
-        source: ModelSource,
-        options: &OpenOptions,
-    ) -> Result<Self, Error> {
-        verify(&module)?;
-        if module.graph(function).is_none() {
-            let known: Vec<&str> = module.functions().map(|g| &*g.name).collect();
-            return Err(Error::Missing(format!(
-                "the program has no function {function:?}; it has {}",
-                known.join(", ")
-            )));
-        }
-        let pool = Arc::new(Pool::new(options.threads));
-        let plan = Plan::build(
-            &module,
-            function,
-            &plan_options(&module, function, options, &pool),
-        )?;
-        Ok(Self {
-            name: name.into(),
+    fn new(name: String, source: ModelSource, main: &str, runnable: Runnable) -> Self {
+        Self {
+            name,
             source,
-            module: Arc::new(module),
-            plan: Arc::new(plan),
-            pool,
-            engine: EngineOptions::new(4096),
+            main: main.into(),
+            runnable,
+            fingerprint: OnceLock::new(),
             words: Words::default(),
-        })
-    }
-
-    /// The context length: what the model says, what the caller wants, what static caches hold.
-    fn limit(&mut self, model: usize, options: &OpenOptions) {
-        let wanted = options.max_context.unwrap_or(model);
-        let held = held(&self.plan).unwrap_or(usize::MAX);
-        self.engine.max_context = wanted.min(model).min(held);
-    }
-
-    fn chunks(&mut self, language: &LanguageConfig) {
-        if let Some(size) = language.prefill_chunk_size {
-            self.engine.chunk = size;
-            self.engine.chunk_threshold = 2 * size;
-        }
-        if let Some(threshold) = language.prefill_chunk_threshold {
-            self.engine.chunk_threshold = threshold;
         }
     }
 
@@ -396,22 +381,38 @@ impl Model {
 
     /// The program.
     pub fn module(&self) -> &Module {
-        &self.module
+        &self.runnable.module
     }
 
-    /// The plan of the function that runs.
-    pub fn function(&self) -> &Plan {
-        &self.plan
+    /// The plan of the function that runs; `None` for a model whose functions have fixed shapes, which has many.
+    pub fn function(&self) -> Option<&Plan> {
+        self.runnable.plan().map(|p| &**p)
+    }
+
+    /// The engine that runs it.
+    pub fn variant(&self) -> EngineVariant {
+        self.runnable.variant
     }
 
     /// The threads it computes with.
     pub fn threads(&self) -> usize {
-        self.pool.threads()
+        self.runnable.pool.threads()
     }
 
     /// The most tokens it holds.
     pub fn max_context(&self) -> usize {
-        self.engine.max_context
+        self.runnable.context()
+    }
+
+    /// Entries of the vocabulary, as the logits have them; `usize::MAX` where the program does not say.
+    pub fn vocabulary(&self) -> usize {
+        self.runnable.vocabulary(&self.main)
+    }
+
+    /// Its name and a number that tells its program from others: what saved sessions are of.
+    pub fn fingerprint(&self) -> &str {
+        let make = || format!("{} {:016x}", self.name, digest(self.module()));
+        self.fingerprint.get_or_init(make)
     }
 
     /// The tokenizer; an error where the model has none.
@@ -457,43 +458,35 @@ impl Model {
     }
 
     /// A new engine with empty caches.
-    pub fn engine(&self) -> Result<SequentialEngine, Error> {
-        Ok(SequentialEngine::new(
-            self.plan.clone(),
-            self.pool.clone(),
-            self.engine.clone(),
-        )?)
+    ///
+    /// # Errors
+    /// [`Error::Engine`] where the functions are none of a language model, the caches cannot be as they were asked to be, or
+    /// memory is short.
+    pub fn engine(&self) -> Result<Box<dyn Engine>, Error> {
+        Ok(self.runnable.engine()?)
+    }
+
+    /// A new engine over one dynamic function, with its calls and states open to view.
+    ///
+    /// # Errors
+    /// Those of [`Model::engine`]; where the model has functions of fixed shapes.
+    pub fn sequential(&self) -> Result<SequentialEngine, Error> {
+        Ok(self.runnable.sequential()?)
     }
 
     /// A new conversation.
+    ///
+    /// # Errors
+    /// Those of [`Model::engine`].
     pub fn chat(&self) -> Result<Chat<'_>, Error> {
         Ok(Chat::new(self, self.engine()?))
     }
 }
 
-/// How many tokens the caches of a plan hold, where it fixes that.
-pub(crate) fn held(plan: &Plan) -> Option<usize> {
-    let caches = plan
-        .states()
-        .iter()
-        .filter(|s| s.ty.rank() == 5 && s.name.to_ascii_lowercase().contains("cache"));
-    let extents = caches.filter_map(|s| s.ty.shape[3].as_const());
-    extents.filter_map(|n| usize::try_from(n).ok()).min()
-}
-
-pub(crate) fn plan_options(
-    module: &Module,
-    function: &str,
-    options: &OpenOptions,
-    pool: &Arc<Pool>,
-) -> PlanOptions {
-    let logits = module.graph(function).and_then(crate::engine::logits_of);
-    let mut plan = PlanOptions::default();
-    plan.precision = options.precision;
-    plan.repack = !options.no_repack;
-    plan.pool = Some(pool.clone());
-    plan.last_row_of = logits.filter(|_| !options.all_logits);
-    plan
+/// The name of a file or folder without its extension.
+fn stem(path: &Path) -> String {
+    let stem = path.file_stem().map(|s| s.to_string_lossy());
+    stem.map_or_else(String::new, |s| s.into_owned())
 }
 
 fn map(path: &Path) -> Result<SharedBytes, Error> {
@@ -505,16 +498,35 @@ fn map(path: &Path) -> Result<SharedBytes, Error> {
     Ok(SharedBytes::from_map(map))
 }
 
+/// The files of a bundle at a path: those of a folder, or of a zip archive.
+///
+/// # Errors
+/// [`Error::Io`] where nothing is there, [`Error::Bundle`] for an archive that is refused.
+pub fn files(path: &Path) -> Result<Box<dyn Source>, Error> {
+    Ok(match ModelSource::of(path)? {
+        ModelSource::Archive => Box::new(ArchiveSource::open(path)?),
+        _ => Box::new(DirectorySource::new(path)),
+    })
+}
+
 /// Reads a model asset: the program is mapped, weights are not touched.
 pub fn read_asset(path: &Path) -> Result<AimodelAsset, Error> {
-    let program = map(&path.join(aimodel::PROGRAM))?;
-    let source = DirectorySource::new(path);
-    let metadata = optional(&source, aimodel::METADATA)?;
+    read_asset_in(&DirectorySource::new(path), "")
+}
+
+/// Reads the model asset in a folder of a source; `""` is the source itself.
+///
+/// # Errors
+/// [`Error::Io`] where a file cannot be read, [`Error::Asset`] where the asset is broken.
+pub fn read_asset_in(source: &dyn Source, folder: &str) -> Result<AimodelAsset, Error> {
+    let name = inside(folder, aimodel::PROGRAM);
+    let program = source.map(&name).map_err(|e| unread(source, &name, e))?;
+    let metadata = optional(source, &inside(folder, aimodel::METADATA))?;
     let text = metadata.as_deref().map(String::from_utf8_lossy);
-    let hash = optional(&source, aimodel::HASH)?;
-    AimodelAsset::open(program, text.as_deref(), hash.as_deref()).map_err(|source| Error::Asset {
-        path: path.into(),
-        source,
+    let hash = optional(source, &inside(folder, aimodel::HASH))?;
+    AimodelAsset::open(program, text.as_deref(), hash.as_deref()).map_err(|error| Error::Asset {
+        path: place(source, folder),
+        source: error,
     })
 }
 
@@ -528,30 +540,50 @@ pub fn read_gguf(path: &Path) -> Result<Gguf, Error> {
 
 /// Reads the program of a model asset as a module that verifies.
 pub fn open_module(path: &Path) -> Result<Module, Error> {
-    let module = read_aimodel(path)?;
+    open_module_in(&DirectorySource::new(path), "")
+}
+
+/// Reads the program of the asset in a folder of a source as a module that verifies.
+///
+/// # Errors
+/// Those of [`read_asset_in`]; [`Error::Graph`] for a program that is inconsistent.
+pub fn open_module_in(source: &dyn Source, folder: &str) -> Result<Module, Error> {
+    let module = module_in(source, folder)?;
     verify(&module)?;
     Ok(module)
 }
 
-fn read_aimodel(path: &Path) -> Result<Module, Error> {
-    read_asset(path)?.module().map_err(|source| Error::Asset {
-        path: path.into(),
-        source,
-    })
+fn module_in(source: &dyn Source, folder: &str) -> Result<Module, Error> {
+    read_asset_in(source, folder)?
+        .module()
+        .map_err(|error| Error::Asset {
+            path: place(source, folder),
+            source: error,
+        })
 }
 
-fn optional(source: &DirectorySource, name: &str) -> Result<Option<Vec<u8>>, Error> {
-    match source.read(name) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::Io {
-            path: source.location().join(name),
-            source: e,
-        }),
+/// What to call a file of a source.
+fn place(source: &dyn Source, name: &str) -> PathBuf {
+    match name {
+        "" => source.location().into(),
+        name => source.location().join(name),
     }
 }
 
-fn optional_json(source: &DirectorySource, name: &str) -> Result<Option<Value>, Error> {
+fn unread(source: &dyn Source, name: &str, error: std::io::Error) -> Error {
+    Error::Io {
+        path: place(source, name),
+        source: error,
+    }
+}
+
+fn optional(source: &dyn Source, name: &str) -> Result<Option<Vec<u8>>, Error> {
+    source
+        .read_optional(name)
+        .map_err(|e| unread(source, name, e))
+}
+
+fn optional_json(source: &dyn Source, name: &str) -> Result<Option<Value>, Error> {
     let Some(bytes) = optional(source, name)? else {
         return Ok(None);
     };

@@ -15,7 +15,8 @@ use russet_kernels::mem::bytes_of;
 use russet_kernels::threads::Pool;
 
 use crate::engine::{EngineError, Io};
-use crate::open::{Error, OpenOptions, held, plan_options};
+use crate::open::{Error, OpenOptions};
+use crate::runnable::{held, plan_options};
 
 /// What to plan, for which call.
 #[derive(Clone, Debug)]
@@ -132,7 +133,7 @@ struct Lengths {
 
 impl Lengths {
     fn of(plan: &Plan, query: &PlanQuery) -> Result<Self, Error> {
-        let io = Io::of(plan).ok();
+        let io = Io::of(plan, &[]).ok();
         let fixed = io.as_ref().and_then(|io| io.fixed_query);
         let tokens = fixed.unwrap_or(query.tokens).max(1);
         let limit = held(plan).unwrap_or(usize::MAX);
@@ -207,7 +208,7 @@ impl Call {
         lengths: &Lengths,
         vocab: usize,
     ) -> Result<Self, Error> {
-        let io = Io::of(plan).ok();
+        let io = Io::of(plan, &[]).ok();
         let mut inputs = Vec::new();
         for (name, ty) in plan.inputs() {
             let shape = lengths.shape(name, ty);

@@ -18,7 +18,7 @@ fn talk(bundle: &Path, precision: Precision, all_logits: bool) -> Vec<Vec<f32>> 
 
 fn talk_as(bundle: &Path, options: &OpenOptions) -> Vec<Vec<f32>> {
     let model = Model::open(bundle, options).expect("a model");
-    let mut engine = model.engine().expect("an engine");
+    let mut engine = model.sequential().expect("an engine");
     let rows = engine.call(&[5, 6, 7]).expect("a call").shape()[1];
     let wanted = if options.all_logits { 3 } else { 1 };
     assert_eq!(rows, wanted, "{}", bundle.display());
@@ -96,7 +96,7 @@ fn products_are_joined_in_the_narrowed_layer_too() {
         let mut options = OpenOptions::default();
         options.all_logits = all_logits;
         let model = Model::open(bundle, &options).expect("a model");
-        let steps = model.function().steps();
+        let steps = model.function().expect("a plan").steps();
         steps.filter(|s| s.name == "linears").count()
     };
     let counts: Vec<[usize; 2]> = bundles()
@@ -105,4 +105,55 @@ fn products_are_joined_in_the_narrowed_layer_too() {
         .collect();
     assert!(counts.iter().all(|[alone, all]| alone == all), "{counts:?}");
     assert!(counts.iter().any(|[alone, _]| *alone > 0), "{counts:?}");
+}
+
+/// What a layer of every architecture is planned as.
+const LAYERS: [(&str, &str); 6] = [
+    (
+        "qwen2",
+        "rms_norm linear_add rope update update attention linear_add rms_norm linears silu_mul linear_add",
+    ),
+    (
+        "qwen3-4bit",
+        "rms_norm linear norm_rope update update attention linear_add rms_norm linears silu_mul linear_add",
+    ),
+    (
+        "gemma3",
+        "rms_norm linear norm_rope update update attention linear rms_norm_add \
+         rms_norm linears gelu_mul linear rms_norm_add",
+    ),
+    (
+        "softcap",
+        "rms_norm linear rope update update attention linear_add rms_norm linears gelu_mul linear_add",
+    ),
+    (
+        "moe-4bit",
+        "rms_norm linear norm_rope update update attention linear_add rms_norm \
+         linear cast softmax top_k reduce_sum elementwise gather_mm silu_mul gather_mm weighted_sum_add",
+    ),
+    (
+        "delta",
+        "rms_norm linears copy copy update elementwise elementwise elementwise sigmoid gated_delta update \
+         rms_norm silu_mul linear_add rms_norm linears silu_mul linear_add",
+    ),
+];
+
+#[test]
+fn layers_are_planned_as_few_steps() {
+    for (name, layer) in LAYERS {
+        let bundle = bundles().into_iter().find(|b| b.ends_with(name));
+        let mut options = OpenOptions::default();
+        options.all_logits = true;
+        let model = Model::open(&bundle.expect(name), &options).expect("a model");
+        let tables = |name: &&str| *name != "rope_tables";
+        let steps: Vec<&str> = model
+            .function()
+            .expect("a plan")
+            .steps()
+            .map(|s| s.name)
+            .filter(tables)
+            .collect();
+        let (steps, layer) = (steps.join(" "), format!(" {layer} "));
+        assert!(steps.contains(&layer), "{name}: {steps}");
+    }
 }

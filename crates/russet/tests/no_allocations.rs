@@ -5,8 +5,7 @@ mod common;
 use std::sync::Mutex;
 
 use common::bundles;
-use russet::engine::Engine;
-use russet::{Model, OpenOptions, Precision, SequentialEngine};
+use russet::{Engine, Model, OpenOptions, Precision};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -19,7 +18,7 @@ static TURN: Mutex<()> = Mutex::new(());
 const WARM_UP: usize = 30;
 
 /// A prompt, which has more tokens than any kernel takes one by one, and some single tokens.
-fn talk(engine: &mut SequentialEngine) {
+fn talk(engine: &mut dyn Engine) {
     let never = || false;
     engine.rewind(0).expect("to the start");
     let prompt: [u32; 45] = std::array::from_fn(|i| i as u32 + 30);
@@ -43,7 +42,7 @@ fn check(precision: Precision) {
         let mut counted = usize::MAX;
         for _ in 0..WARM_UP {
             let region = Region::new(ALLOCATOR);
-            talk(&mut engine);
+            talk(&mut *engine);
             let stats = region.change();
             counted = stats.allocations + stats.reallocations;
             if counted == 0 {

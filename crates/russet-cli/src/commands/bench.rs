@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use russet::bench::{BenchOptions, Spread, Trial, bench as measure};
-use russet::{Engine, Model, OpenOptions};
+use russet::{Model, OpenOptions};
 use serde::Serialize;
 
 use crate::args::BenchArgs;
@@ -54,10 +54,7 @@ struct Opening {
 /// Measures how fast a model reads and writes.
 pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let path = locate(&args.model)?;
-    let mut open = OpenOptions::default();
-    open.threads = args.threads.map_or(0, usize::from);
-    open.precision = args.precision.into();
-    open.no_repack = args.no_repack;
+    let open = args.engine.options()?;
     let (model, cold) = opened(&path, &open)?;
     let trials = trials(&model, args)?;
     let (peak_rss, footprint) = (memory("VmHWM:"), memory("RssAnon:"));
@@ -72,10 +69,10 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
         model: &args.model,
         prompt_tokens: args.prompt_tokens,
         generation_tokens: args.generation_tokens,
-        num_trials: args.num_trials,
+        num_trials: args.num_trials as usize,
         depth: args.depth,
         threads,
-        precision: args.precision.name(),
+        precision: args.engine.precision.name(),
         cold,
         warm_opening,
         trials: &trials,
@@ -99,7 +96,8 @@ fn opened(path: &Path, options: &OpenOptions) -> Result<(Model, Opening), Failur
         source: Box::new(source),
     })?;
     let prepare = start.elapsed();
-    Engine::feed(&mut model.engine()?, &[0], &|| false).map_err(russet::Error::from)?;
+    let fed = model.engine()?.feed(&[0], &|| false);
+    fed.map_err(russet::Error::from)?;
     let whole = start.elapsed();
     let opening = Opening {
         prepare_seconds: prepare.as_secs_f64(),
@@ -114,7 +112,7 @@ fn trials(model: &Model, args: &BenchArgs) -> Result<Vec<Trial>, Failure> {
     let mut options = BenchOptions::default();
     options.prompt = args.prompt_tokens;
     options.generate = args.generation_tokens;
-    options.trials = args.num_trials;
+    options.trials = args.num_trials as usize;
     options.depth = args.depth;
     options.seed = args.seed;
     let mut count = 0;

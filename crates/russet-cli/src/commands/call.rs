@@ -5,13 +5,13 @@
 //! output by its name and every state after the call as `state.NAME`; `--states` takes these for the next call.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use russet::Function;
-use russet::bundle::{DirectorySource, ModelBundle};
 use russet::tensors::{self, NamedTensors};
 
+use super::assets::Assets;
 use crate::args::CallArgs;
 use crate::failure::Failure;
 use crate::locate::locate;
@@ -24,9 +24,10 @@ pub(crate) fn call(args: &CallArgs) -> Result<(), Failure> {
     if let Some(file) = &args.out {
         tensors::check_writable(file)?;
     }
-    let path = asset(&locate(&args.asset)?)?;
+    let asset = Assets::main(&locate(&args.asset)?)?;
     let (inputs, states) = given(args)?;
-    let module = russet::open_module(&path)?;
+    let folder = asset.folders.first().map_or("", String::as_str);
+    let module = russet::open_module_in(&*asset.files, folder)?;
     let threads = args.threads.map_or(0, usize::from);
     let mut function = Function::new(Arc::new(module), &args.function, threads)?;
     let results = function.call(&inputs, &states)?;
@@ -43,16 +44,6 @@ pub(crate) fn call(args: &CallArgs) -> Result<(), Failure> {
                 .map_err(Failure::write)
         }
     }
-}
-
-/// The asset itself, or the main one of a bundle.
-fn asset(path: &Path) -> Result<PathBuf, Failure> {
-    if path.extension().is_some_and(|e| e == "aimodel") {
-        return Ok(path.into());
-    }
-    let bundle = ModelBundle::read(&DirectorySource::new(path)).map_err(russet::Error::from)?;
-    let file = bundle.asset("main").map_err(russet::Error::from)?;
-    Ok(path.join(file))
 }
 
 /// Inputs and states from all files.
@@ -75,7 +66,11 @@ fn given(args: &CallArgs) -> Result<(NamedTensors, NamedTensors), Failure> {
     if let Some(file) = &args.states {
         let held = tensors::read(file)?.into_iter();
         let state = |(key, tensor): (String, _)| Some((key.strip_prefix("state.")?.into(), tensor));
+        let before = states.len();
         states.extend(held.filter_map(state));
+        if states.len() == before {
+            return Err(Failure::NoState(file.clone()));
+        }
     }
     Ok((inputs, states))
 }

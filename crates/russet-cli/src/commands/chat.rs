@@ -1,6 +1,7 @@
 //! `russet chat MODEL`: a conversation, in a terminal or over pipes.
 
 use std::io::{self, BufRead, IsTerminal, Lines, StdinLock};
+use std::path::Path;
 
 use russet::{Chat, GenerateOptions, StopReason};
 use rustyline::DefaultEditor;
@@ -9,11 +10,13 @@ use rustyline::error::ReadlineError;
 use super::run::introduce;
 use super::talk;
 use crate::args::ChatArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::interrupt;
 
 const HELP: &str = "\
 /clear   forget the conversation
+/save FILE   keep the conversation in a file, to go on with it later
+/load FILE   go on with a conversation that was kept
 /system TEXT   set the instructions and forget the conversation
 /help    this
 /quit    leave (so does Ctrl-D, or Ctrl-C twice)
@@ -23,9 +26,10 @@ Ctrl-C interrupts an answer. Anything else is said to the model.";
 pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
     let model = talk::open(&args.model, &args.talk)?;
     let mut talk = Conversation {
-        chat: model.chat()?,
+        chat: talk::begin(&model, &args.talk)?,
         options: talk::options(&args.talk),
         system: args.talk.system.clone(),
+        session: args.talk.session.as_deref(),
         verbose: args.talk.verbose,
     };
     interrupt::listen(talk.chat.cancel_flag());
@@ -44,6 +48,7 @@ struct Conversation<'a> {
     chat: Chat<'a>,
     options: GenerateOptions,
     system: Option<String>,
+    session: Option<&'a Path>,
     verbose: bool,
 }
 
@@ -55,14 +60,26 @@ impl Conversation<'_> {
             ("/quit" | "/exit", "") => return Ok(false),
             ("/help", "") => eprintln!("{HELP}"),
             ("/clear", "") => self.restart(),
+            ("/save", file) if !file.is_empty() => {
+                report(self.chat.save(Path::new(file.trim())), "kept");
+            }
+            ("/load", file) if !file.is_empty() => {
+                report(self.chat.load(Path::new(file.trim())), "loaded");
+            }
             ("/system", text) => {
                 self.system = Some(text.trim().to_owned()).filter(|t| !t.is_empty());
                 self.restart();
             }
+            ("/save" | "/load", _) => eprintln!("say which file: {line} FILE"),
             (word, "") if word.starts_with('/') => {
                 eprintln!("there is no command {word}; /help lists them");
             }
-            _ => self.say(line)?,
+            _ => match self.say(line) {
+                Err(error @ Failure::Stream { .. }) => return Err(error),
+                // The conversation is as before, and goes on.
+                Err(error) => eprintln!("{}", chain(&error)),
+                Ok(()) => {}
+            },
         }
         Ok(true)
     }
@@ -85,7 +102,16 @@ impl Conversation<'_> {
         if self.verbose {
             talk::figures(&reply);
         }
-        Ok(())
+        // After every answer, so that nothing is lost however it ends.
+        talk::keep(&self.chat, self.session)
+    }
+}
+
+/// Says what became of a command; one that fails does not end the conversation.
+fn report(result: Result<(), russet::Error>, done: &str) {
+    match result {
+        Ok(()) => eprintln!("({done})"),
+        Err(error) => eprintln!("{}", chain(&error)),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::interrupt;
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let prompt = prompt(&args.prompt)?;
     let model = talk::open(&args.model, &args.talk)?;
-    let mut chat = model.chat()?;
+    let mut chat = talk::begin(&model, &args.talk)?;
     interrupt::listen(chat.cancel_flag());
     let options = talk::options(&args.talk);
     let reply = if args.no_template {
@@ -31,6 +31,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     if args.talk.verbose {
         talk::figures(&reply);
     }
+    talk::keep(&chat, args.talk.session.as_deref())?;
     Ok(if reply.reason == StopReason::Cancelled {
         interrupt::EXIT_CODE.into()
     } else {

@@ -1,10 +1,11 @@
 //! What `run` and `chat` share: opening a model, options, streaming an answer, figures.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use russet::{Chat, Error, GenerateOptions, Model, OpenOptions, Reply, Sampling, StopReason};
+use russet::{Chat, Error, GenerateOptions, Model, Reply, Sampling, StopReason};
 
 use crate::args::{SamplingArgs, TalkArgs};
 use crate::failure::Failure;
@@ -13,12 +14,12 @@ use crate::locate::locate;
 /// Finds and opens a model; says what it is where that is wanted. Options that make no sense fail before anything is opened.
 pub(super) fn open(name: &str, args: &TalkArgs) -> Result<Model, Failure> {
     sampling(&args.sampling).check()?;
+    let options = args.engine.options()?;
+    if let Some(file) = &args.session {
+        russet::check_session(file)?;
+    }
     let path = locate(name)?;
     let start = Instant::now();
-    let mut options = OpenOptions::default();
-    options.threads = args.threads.map_or(0, usize::from);
-    options.precision = args.precision.into();
-    options.no_repack = args.no_repack;
     let model = Model::open(&path, &options).map_err(|source| Failure::Open {
         path: path.clone(),
         source: Box::new(source),
@@ -26,8 +27,9 @@ pub(super) fn open(name: &str, args: &TalkArgs) -> Result<Model, Failure> {
     if args.verbose {
         let took = start.elapsed().as_secs_f64() * 1e3;
         eprintln!(
-            "opened {} in {took:.0} ms, context {} tokens",
+            "opened {} in {took:.0} ms, engine {}, context {} tokens",
             path.display(),
+            model.variant(),
             model.max_context()
         );
     }
@@ -73,6 +75,29 @@ pub(super) fn stream<'a>(
     Ok(reply)
 }
 
+/// A new conversation, or the saved one where there is one.
+pub(super) fn begin<'a>(model: &'a Model, args: &TalkArgs) -> Result<Chat<'a>, Failure> {
+    let mut chat = model.chat()?;
+    let held = |f: &&Path| f.metadata().is_ok_and(|m| !m.is_file() || m.len() > 0);
+    if let Some(file) = args.session.as_deref().filter(held) {
+        chat.load(file)?;
+        if args.verbose {
+            eprintln!(
+                "{} messages and {} tokens from {}",
+                chat.messages().len(),
+                chat.engine().history().len(),
+                file.display()
+            );
+        }
+    }
+    Ok(chat)
+}
+
+/// Keeps a conversation where that is wanted.
+pub(super) fn keep(chat: &Chat<'_>, file: Option<&Path>) -> Result<(), Failure> {
+    Ok(file.map_or(Ok(()), |file| chat.save(file))?)
+}
+
 /// Figures of an answer, on standard error.
 pub(super) fn figures(reply: &Reply) {
     let reason = match reply.reason {
@@ -83,9 +108,10 @@ pub(super) fn figures(reply: &Reply) {
         other => format!("{other:?}"),
     };
     eprintln!(
-        "prompt: {} tokens ({} reused), {:.1} tokens/s; answer: {} tokens, {:.1} tokens/s; ended by: {reason}",
+        "prompt: {} tokens ({} reused) in {:.3} s, {:.1} tokens/s; answer: {} tokens, {:.1} tokens/s; ended by: {reason}",
         reply.prompt_tokens,
         reply.reused_tokens,
+        reply.prefill.as_secs_f64(),
         reply.prefill_rate(),
         reply.tokens.len(),
         reply.decode_rate(),

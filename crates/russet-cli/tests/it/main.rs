@@ -1,6 +1,9 @@
 //! The built command, run as a user runs it.
 
+mod audit;
 mod bench;
 mod call;
 mod inspect;
+mod retarget;
+mod session;
 mod tools;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use russet_kernels::threads::Pool;
 
+use super::cache;
 use super::dims::{DimRef, DimTable};
 use super::fuse;
 use super::kernels::Kernel;
@@ -29,6 +30,18 @@ pub struct PlanOptions {
     pub last_row_of: Option<String>,
     /// The threads that pack weights; one a CPU where there is none.
     pub pool: Option<Arc<Pool>>,
+    /// What keys and values are kept as, by a fast plan.
+    pub caches: CacheKind,
+}
+
+/// What a plan keeps keys and values as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheKind {
+    /// As the file says.
+    #[default]
+    Given,
+    /// As codes of eight bits with a scale for every row, where nothing but attention reads them.
+    Int8,
 }
 
 /// How closely a plan follows the file's arithmetic.
@@ -36,7 +49,7 @@ pub struct PlanOptions {
 pub enum Precision {
     /// Every operation rounds where the reference runtime rounds.
     Exact,
-    /// Products with quantised weights take their activations in 8 bits, other sums are f32, and steps are joined.
+    /// Products with quantised weights take their activations as integers of 16 bits, other sums are f32, and steps are joined.
     #[default]
     Fast,
 }
@@ -49,6 +62,7 @@ impl Default for PlanOptions {
             repack: true,
             last_row_of: None,
             pool: None,
+            caches: CacheKind::Given,
         }
     }
 }
@@ -192,7 +206,12 @@ impl Plan {
             fuse::fuse(&mut lowered, options.repack.then_some(&*pool))
                 .map_err(|e| unplannable(&flat, flat.body.nodes.len(), "pack", e))?;
         }
-        Assembly::new(&flat).finish(function, lowered)
+        let assembly = Assembly::new(&flat);
+        let (inputs, mut states) = assembly.ports()?;
+        if (options.precision, options.caches) == (Precision::Fast, CacheKind::Int8) {
+            cache::narrow(&mut lowered, &mut states);
+        }
+        assembly.finish(function, lowered, inputs, states)
     }
 
     /// The function this plan runs.
@@ -292,7 +311,13 @@ impl<'a> Assembly<'a> {
         Ok((inputs, states))
     }
 
-    fn finish(mut self, function: &str, lowered: Lowered) -> Result<Plan, PlanError> {
+    fn finish(
+        mut self,
+        function: &str,
+        lowered: Lowered,
+        inputs: Vec<PlanInput>,
+        states: Vec<PlanState>,
+    ) -> Result<Plan, PlanError> {
         let (slots, count) = assign_slots(&lowered);
         let uses = lowered.buffers.iter().zip(&slots);
         let uses = uses
@@ -329,7 +354,6 @@ impl<'a> Assembly<'a> {
             }
         });
         let outputs = outputs.collect();
-        let (inputs, states) = self.ports()?;
         let assumed = self.dims.add_all(&lowered.assumed);
         Ok(Plan {
             function: function.into(),

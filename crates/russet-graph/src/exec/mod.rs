@@ -8,17 +8,20 @@
 //! A plan is exact (every step rounds where the file rounds) or fast: see [`Precision`].
 
 mod build;
+mod cache;
 mod dims;
 mod fuse;
 mod kernels;
 mod layout;
 mod lower;
 mod run;
+mod states;
 mod view;
 mod work;
 
-pub use build::{Plan, PlanError, PlanOptions, PlanState, Precision, StepInfo};
-pub use run::{Executor, Input, RunError, States};
+pub use build::{CacheKind, Plan, PlanError, PlanOptions, PlanState, Precision, StepInfo};
+pub use run::{Executor, Input, RunError};
+pub use states::States;
 pub use view::{MAX_RANK, View};
 pub use work::StepWork;
 

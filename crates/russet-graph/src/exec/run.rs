@@ -8,6 +8,7 @@ use russet_kernels::threads::Pool;
 
 use super::build::{Home, Place, Plan};
 use super::kernels::{Cx, Out};
+use super::states::States;
 use super::view::{Geometry, MAX_RANK, View};
 use crate::error::OpError;
 use crate::tensor::Tensor;
@@ -67,72 +68,6 @@ pub enum RunError {
 impl From<OutOfMemory> for RunError {
     fn from(e: OutOfMemory) -> Self {
         Self::Memory(e.to_string())
-    }
-}
-
-/// The states of one conversation, in the order of [`Plan::states`]: their owner decides how long they live.
-#[derive(Debug, Default)]
-pub struct States {
-    buffers: Vec<AlignedBuf>,
-    types: Vec<(DType, Vec<usize>)>,
-}
-
-impl States {
-    /// Zeroed states for a plan; `extent` chooses the extents that the plan leaves open.
-    pub fn new(plan: &Plan, extent: impl Fn(&str, usize) -> usize) -> Result<Self, RunError> {
-        let mut this = Self::default();
-        for state in &plan.states {
-            let axes = state.ty.shape.iter().enumerate();
-            let shape: Vec<usize> = axes
-                .map(|(i, d)| {
-                    d.as_const()
-                        .and_then(|c| usize::try_from(c).ok())
-                        .unwrap_or_else(|| extent(&state.name, i))
-                })
-                .collect();
-            let bytes = crate::tensor::element_count(&shape)
-                .ok()
-                .and_then(|n| state.ty.dtype.packed_len(n));
-            let bytes = bytes.ok_or_else(|| {
-                RunError::Memory(format!(
-                    "state {:?} of shape {shape:?} is too large",
-                    state.name
-                ))
-            })?;
-            this.buffers.push(AlignedBuf::sparse(bytes)?);
-            this.types.push((state.ty.dtype, shape));
-        }
-        Ok(this)
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.buffers.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.buffers.is_empty()
-    }
-
-    /// Element kind and shape of a state.
-    pub fn ty(&self, index: usize) -> (DType, &[usize]) {
-        (self.types[index].0, &self.types[index].1)
-    }
-
-    /// The bytes of a state.
-    pub fn bytes(&self, index: usize) -> &[u8] {
-        self.buffers[index].as_bytes()
-    }
-
-    /// The bytes of a state, to be written.
-    pub fn bytes_mut(&mut self, index: usize) -> &mut [u8] {
-        self.buffers[index].as_bytes_mut()
-    }
-
-    /// Memory of all states, in bytes.
-    pub fn size(&self) -> usize {
-        self.buffers.iter().map(|b| b.as_bytes().len()).sum()
     }
 }
 

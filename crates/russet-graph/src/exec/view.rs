@@ -1,7 +1,7 @@
 //! Views: concrete shape and strides over bytes, on the stack, with readers and writers for rows.
 
-use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
+use russet_kernels::convert::convert;
 use russet_kernels::mem::{cast_slice, cast_slice_mut};
 
 use crate::types::DType;
@@ -147,13 +147,24 @@ impl<'a> View<'a> {
             .get(self.geometry.offset * size..(self.geometry.offset + self.len()) * size)
     }
 
+    /// The bytes of row `row` (all axes but the last counted together), where its elements lie side by side; `None` too where
+    /// there is no such row.
+    pub fn row_bytes(&self, row: usize) -> Option<&'a [u8]> {
+        let (n, stride, rows) = self.geometry.rows();
+        if row >= rows || (stride != 1 && n > 1) {
+            return None;
+        }
+        let (size, at) = (self.dtype.size()?, self.geometry.row_offset(row));
+        self.data.get(at * size..(at + n) * size)
+    }
+
     /// `out.len()` elements from element offset `at` with a stride, as f32.
     pub(crate) fn load(&self, at: usize, stride: usize, out: &mut [f32]) {
         let n = out.len();
         match (self.dtype, stride) {
             (DType::F32, 1) => out.copy_from_slice(&typed::<f32>(self.data)[at..at + n]),
-            (DType::F16, 1) => typed::<f16>(self.data)[at..at + n].convert_to_f32_slice(out),
-            (DType::BF16, 1) => typed::<bf16>(self.data)[at..at + n].convert_to_f32_slice(out),
+            (DType::F16, 1) if n > 1 => convert(&typed::<f16>(self.data)[at..at + n], out),
+            (DType::BF16, 1) if n > 1 => convert(&typed::<bf16>(self.data)[at..at + n], out),
             (_, 0) if n > 0 => {
                 let mut one = [0f32];
                 self.load(at, 1, &mut one);
@@ -213,8 +224,8 @@ impl<'a> View<'a> {
 /// Rounds and stores f32 values as consecutive elements of `dtype` at `out`.
 pub(crate) fn store(dtype: DType, values: &[f32], out: &mut [u8]) {
     match dtype {
-        DType::F16 => typed_mut::<f16>(out).convert_from_f32_slice(values),
-        DType::BF16 => typed_mut::<bf16>(out).convert_from_f32_slice(values),
+        DType::F16 => convert(values, typed_mut::<f16>(out)),
+        DType::BF16 => convert(values, typed_mut::<bf16>(out)),
         DType::F32 => typed_mut::<f32>(out).copy_from_slice(values),
         _ => {
             let size = dtype.size().unwrap_or(1);

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use half::f16;
 use russet_kernels::attention::{Attention, Heads, HeadsMut, attention};
-use russet_kernels::elementwise::silu_mul;
+use russet_kernels::elementwise::{Activation, gated};
 use russet_kernels::isa::Isa;
-use russet_kernels::norm::rms_norm;
+use russet_kernels::norm::{Norm, rms_norm};
+use russet_kernels::rope::RowsOf;
 use russet_kernels::threads::Pool;
 
 use limits::{Limits, Unit};
@@ -160,10 +161,22 @@ fn rest(bench: &Bench) {
         unit: Unit::F32,
     };
     bench.row("norm 1536", work(6 * 1536, 2 * 1536), || {
-        rms_norm(&bench.pool, black_box(&x), (&other, 1e-5), false, &mut y);
+        let x = RowsOf {
+            data: &x,
+            stride: 1536,
+            width: 1536,
+        };
+        let norm = Norm {
+            x,
+            scale: &other,
+            eps: 1e-5,
+            in_order: false,
+            add: None,
+        };
+        rms_norm(&bench.pool, black_box(&norm), &mut y);
     });
     bench.row("silu_mul 1536", work(6 * 1536, 0), || {
-        silu_mul(black_box(&x), &other, &mut y)
+        gated(Activation::Silu, black_box(&x), &other, &mut y);
     });
     bench.row("pool, nothing to do", work(0, 0), || {
         bench.pool.run(2, &|i| {

@@ -4,7 +4,7 @@
 //! softmax of Milakov and Gimelshein, 2018): scores of four keys at a time, then their exponentials, then the values. What
 //! the tasks of a head found is joined at the end.
 
-use super::{Attention, HeadsMut};
+use super::{Attention, Cached, HeadsMut};
 use crate::elem::Elem;
 use crate::isa::Isa;
 use crate::scratch;
@@ -21,15 +21,15 @@ const STRETCH: usize = 128;
 const QUAD: usize = 4;
 
 /// Whether [`decode`] computes `a`.
-pub(super) fn applies<T>(a: &Attention<'_, T>) -> bool {
+pub(super) fn applies<T, C>(a: &Attention<'_, T, C>) -> bool {
     a.m == 1 && !a.exact && a.mask.is_none() && a.heads / a.kv_heads <= MAX_GROUP
 }
 
 /// Computes `a` for its one query a head.
-pub(super) fn decode<T: Elem>(
+pub(super) fn decode<T: Elem, C: Cached>(
     isa: Isa,
     pool: &Pool,
-    a: &Attention<'_, T>,
+    a: &Attention<'_, T, C>,
     out: &mut HeadsMut<'_, T>,
 ) {
     let (low, high) = a.visible(0);
@@ -67,14 +67,14 @@ pub(super) fn decode<T: Elem>(
 
 /// One task: the queries of a group with some keys. The result is, for each query, its maximum, then for each its sum, then
 /// for each the sum of the values weighted by `e^(score - maximum)`.
-struct Stretch<'a, T> {
-    a: &'a Attention<'a, T>,
+struct Stretch<'a, T, C> {
+    a: &'a Attention<'a, T, C>,
     kv_head: usize,
     keys: (usize, usize),
     partial: &'a mut [f32],
 }
 
-impl<T: Elem> Kernel for Stretch<'_, T> {
+impl<T: Elem, C: Cached> Kernel for Stretch<'_, T, C> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -91,7 +91,7 @@ impl<T: Elem> Kernel for Stretch<'_, T> {
     }
 }
 
-impl<T: Elem> Stretch<'_, T> {
+impl<T: Elem, C: Cached> Stretch<'_, T, C> {
     /// `G` queries, values in tiles of `N` registers.
     #[inline(always)]
     fn go<S: Simd, const G: usize, const N: usize>(self, s: S) {
@@ -106,7 +106,7 @@ impl<T: Elem> Stretch<'_, T> {
         let mut first = self.keys.0;
         while first < self.keys.1 {
             let count = CHUNK.min(self.keys.1 - first);
-            score::<S, T, G>(
+            score::<S, T, C, G>(
                 s,
                 a,
                 (self.kv_head, first, count),
@@ -122,7 +122,7 @@ impl<T: Elem> Stretch<'_, T> {
                 }
                 largest[g] = max;
             }
-            weigh::<S, T, G, N>(s, a, (self.kv_head, first, count), &scores, sums);
+            weigh::<S, T, C, G, N>(s, a, (self.kv_head, first, count), &scores, sums);
             first += count;
         }
         head[..G].copy_from_slice(&largest);
@@ -146,9 +146,9 @@ impl<T: Elem> Stretch<'_, T> {
 
 /// `scores[g][i]` = query g times key `first + i`.
 #[inline(always)]
-fn score<S: Simd, T: Elem, const G: usize>(
+fn score<S: Simd, T: Elem, C: Cached, const G: usize>(
     s: S,
-    a: &Attention<'_, T>,
+    a: &Attention<'_, T, C>,
     (kv_head, first, count): (usize, usize, usize),
     (queries, width): (&[f32], usize),
     scores: &mut [[f32; CHUNK]; G],
@@ -156,7 +156,7 @@ fn score<S: Simd, T: Elem, const G: usize>(
     let mut i = 0;
     while i < count {
         // Keys beyond the last repeat it: their scores are not used.
-        let row = |j: usize| a.k.row(kv_head, first + (i + j).min(count - 1), a.d);
+        let row = |j: usize| a.key(kv_head, first + (i + j).min(count - 1));
         let keys = [row(0), row(1), row(2), row(3)];
         let mut sums = [[s.splat(0.0); QUAD]; G];
         let mut c = 0;
@@ -164,7 +164,7 @@ fn score<S: Simd, T: Elem, const G: usize>(
             let len = S::LANES.min(a.d - c);
             let mut k = [s.splat(0.0); QUAD];
             for j in 0..QUAD {
-                k[j] = T::load_part(s, &keys[j][c..], len);
+                k[j] = C::load_codes(s, &keys[j].0[c..], len);
             }
             for g in 0..G {
                 let q = s.load(&queries[g * width + c..]);
@@ -175,7 +175,13 @@ fn score<S: Simd, T: Elem, const G: usize>(
             c += S::LANES;
         }
         for g in 0..G {
-            scores[g][i..i + QUAD].copy_from_slice(&s.sum4(sums[g]));
+            let mut four = s.sum4(sums[g]);
+            if C::TAIL > 0 {
+                for j in 0..QUAD {
+                    four[j] *= keys[j].1;
+                }
+            }
+            scores[g][i..i + QUAD].copy_from_slice(&four);
         }
         i += QUAD;
     }
@@ -227,29 +233,29 @@ fn scale<S: Simd>(s: S, x: &mut [f32], factor: f32) {
 
 /// `sums[g][c]` += sum over keys of `weights[g][i] * v[first + i][c]`.
 #[inline(always)]
-fn weigh<S: Simd, T: Elem, const G: usize, const N: usize>(
+fn weigh<S: Simd, T: Elem, C: Cached, const G: usize, const N: usize>(
     s: S,
-    a: &Attention<'_, T>,
+    a: &Attention<'_, T, C>,
     at: (usize, usize, usize),
     weights: &[[f32; CHUNK]; G],
     sums: &mut [f32],
 ) {
     let mut c = 0;
     while c + N * S::LANES <= a.dv {
-        weigh_tile::<S, T, G, N>(s, a, at, c, S::LANES, weights, sums);
+        weigh_tile::<S, T, C, G, N>(s, a, at, c, S::LANES, weights, sums);
         c += N * S::LANES;
     }
     while c < a.dv {
-        weigh_tile::<S, T, G, 1>(s, a, at, c, S::LANES.min(a.dv - c), weights, sums);
+        weigh_tile::<S, T, C, G, 1>(s, a, at, c, S::LANES.min(a.dv - c), weights, sums);
         c += S::LANES;
     }
 }
 
 /// Columns `c..` of the weighted sum: `N` registers, the last of `len` columns.
 #[inline(always)]
-fn weigh_tile<S: Simd, T: Elem, const G: usize, const N: usize>(
+fn weigh_tile<S: Simd, T: Elem, C: Cached, const G: usize, const N: usize>(
     s: S,
-    a: &Attention<'_, T>,
+    a: &Attention<'_, T, C>,
     (kv_head, first, count): (usize, usize, usize),
     c: usize,
     len: usize,
@@ -264,13 +270,19 @@ fn weigh_tile<S: Simd, T: Elem, const G: usize, const N: usize>(
     }
     let mut i = 0;
     while i < count {
-        let row = &a.v.row(kv_head, first + i, a.dv)[c..];
+        let (row, scale) = a.value(kv_head, first + i);
+        let row = &row[c..];
         let mut v = [s.splat(0.0); N];
         for n in 0..N {
-            v[n] = T::load_part(s, &row[n * S::LANES..], len);
+            v[n] = C::load_codes(s, &row[n * S::LANES..], len);
         }
         for g in 0..G {
-            let weight = s.splat(weights[g][i]);
+            let weight = if C::TAIL > 0 {
+                weights[g][i] * scale
+            } else {
+                weights[g][i]
+            };
+            let weight = s.splat(weight);
             for n in 0..N {
                 acc[g][n] = s.fma(weight, v[n], acc[g][n]);
             }

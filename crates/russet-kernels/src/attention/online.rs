@@ -4,7 +4,7 @@
 //! Queries lie along the lanes as in the parent; for each chunk the scores are worked out, turned into weights in place, and the
 //! values added. Sums made under an older maximum fade when a larger score turns up.
 
-use super::{MAX_WIDTH, Step, widen};
+use super::{Cached, MAX_WIDTH, Step, widen};
 use crate::elem::Elem;
 use crate::gemm::{self, Store, Tile};
 use crate::scratch;
@@ -19,7 +19,7 @@ pub(super) struct Running {
     pub(super) total: [f32; MAX_WIDTH],
 }
 
-impl<T: Elem> Step<'_, T> {
+impl<T: Elem, C: Cached> Step<'_, T, C> {
     /// sums[c][lane] = the lane's result, for `dv` (padded) columns of values.
     #[inline(always)]
     pub(super) fn online<S: Simd>(&self, s: S, queries: &[f32], sums: &mut [f32], dv: usize) {
@@ -79,7 +79,7 @@ impl<T: Elem> Step<'_, T> {
         let mut i = 0;
         while i < padded {
             // Rows beyond the last repeat it: their scores are not used.
-            let key = a.k.row(self.lanes.kv_head, first + i.min(count - 1), a.d);
+            let key = a.key(self.lanes.kv_head, first + i.min(count - 1));
             widen(s, key, &mut rows[i * a.d..(i + 1) * a.d]);
             i += 1;
         }
@@ -187,7 +187,7 @@ impl<T: Elem> Step<'_, T> {
         let mut i = 0;
         while i < count {
             let row = &mut rows[i * dv..(i + 1) * dv];
-            let value = a.v.row(self.lanes.kv_head, first + i, a.dv);
+            let value = a.value(self.lanes.kv_head, first + i);
             widen(s, value, &mut row[..a.dv]);
             row[a.dv..].fill(0.0);
             i += 1;

@@ -6,7 +6,7 @@
 //! bits and a sign, as sums of a row of products have to fit in 32 bits: half precision has one bit less.
 
 use super::online::Running;
-use super::{Attention, Lanes, Limits, MAX_WIDTH, Output, Step, for_blocks};
+use super::{Attention, Cached, Lanes, Limits, MAX_WIDTH, Output, Step, for_blocks};
 use crate::elem::{Elem, Rounding};
 use crate::gemm;
 use crate::isa::Isa;
@@ -22,7 +22,7 @@ const WEIGHT: f32 = 8191.0;
 const VALUE: f32 = 4095.0;
 
 /// Whether [`attention`] computes `a`.
-pub(super) fn applies<T: Elem>(isa: Isa, a: &Attention<'_, T>) -> bool {
+pub(super) fn applies<T: Elem, C: Cached>(isa: Isa, a: &Attention<'_, T, C>) -> bool {
     !a.exact && T::ROUNDING != Rounding::F32 && isa.run(FastWords)
 }
 
@@ -38,7 +38,12 @@ impl Kernel for FastWords {
 }
 
 /// Computes `a`.
-pub(super) fn attention<T: Elem>(isa: Isa, pool: &Pool, a: &Attention<'_, T>, out: &Output<'_, T>) {
+pub(super) fn attention<T: Elem, C: Cached>(
+    isa: Isa,
+    pool: &Pool,
+    a: &Attention<'_, T, C>,
+    out: &Output<'_, T>,
+) {
     let (low, high) = (a.visible(0).0, a.visible(a.m - 1).1);
     let shape = Shape {
         low,
@@ -109,15 +114,15 @@ impl Shape {
 }
 
 /// Turns one chunk of a head's keys and values into words.
-struct Quantize<'a, T> {
-    a: &'a Attention<'a, T>,
+struct Quantize<'a, T, C> {
+    a: &'a Attention<'a, T, C>,
     shape: Shape,
     kv_head: usize,
     first: usize,
     words: &'a mut [i32],
 }
 
-impl<T: Elem> Kernel for Quantize<'_, T> {
+impl<T: Elem, C: Cached> Kernel for Quantize<'_, T, C> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
@@ -130,15 +135,15 @@ impl<T: Elem> Kernel for Quantize<'_, T> {
     }
 }
 
-impl<T: Elem> Quantize<'_, T> {
+impl<T: Elem, C: Cached> Quantize<'_, T, C> {
     #[inline(always)]
     fn keys<S: Simd>(&mut self, s: S, count: usize) {
         let (keys, rest) = self.words.split_at_mut(self.shape.key_scales());
         let mut i = 0;
         while i < count {
-            let key = self.a.k.row(self.kv_head, self.first + i, self.a.d);
+            let (key, scale) = self.a.key(self.kv_head, self.first + i);
             let words = &mut keys[i * self.shape.pairs..(i + 1) * self.shape.pairs];
-            rest[i] = quantize_row(s, key, 1.0, self.shape.largest_code(), words)
+            rest[i] = quantize_row(s, key, scale, self.shape.largest_code(), words)
                 .to_bits()
                 .cast_signed();
             i += 1;
@@ -148,6 +153,8 @@ impl<T: Elem> Quantize<'_, T> {
     #[inline(always)]
     fn values<S: Simd>(&mut self, s: S, count: usize) {
         let (a, columns) = (self.a, self.shape.columns);
+        let (kv_head, first) = (self.kv_head, self.first);
+        let at = |i: usize| (kv_head, first + i);
         let (values, scales) = self.words[self.shape.values()..].split_at_mut(CHUNK / 2 * columns);
         let mut c = 0;
         while c < columns {
@@ -155,8 +162,8 @@ impl<T: Elem> Quantize<'_, T> {
             let mut largest = s.splat(0.0);
             let mut i = 0;
             while i < count && len > 0 {
-                let v = a.v.row(self.kv_head, self.first + i, a.dv);
-                largest = s.max(s.abs(T::load_part(s, &v[c..], len)), largest);
+                let v = value(s, a, at(i), c, len);
+                largest = s.max(s.abs(v), largest);
                 i += 1;
             }
             let safe = s.max(largest, s.splat(f32::MIN_POSITIVE));
@@ -168,8 +175,7 @@ impl<T: Elem> Quantize<'_, T> {
                 let mut codes = [[0; MAX_LANES]; 2];
                 let mut j = 0;
                 while j < 2 && 2 * pair + j < count {
-                    let v = a.v.row(self.kv_head, self.first + 2 * pair + j, a.dv);
-                    let v = s.mul(T::load_part(s, &v[c..], len), inverse);
+                    let v = s.mul(value(s, a, at(2 * pair + j), c, len), inverse);
                     s.store_pairs(s.round_int(v), bytes_of_mut(&mut codes[j]));
                     j += 1;
                 }
@@ -178,6 +184,24 @@ impl<T: Elem> Quantize<'_, T> {
             }
             c += S::LANES;
         }
+    }
+}
+
+/// `len` columns of a value, from column `c` on.
+#[inline(always)]
+fn value<S: Simd, T: Elem, C: Cached>(
+    s: S,
+    a: &Attention<'_, T, C>,
+    (kv_head, row): (usize, usize),
+    c: usize,
+    len: usize,
+) -> S::V {
+    let (value, scale) = a.value(kv_head, row);
+    let v = C::load_codes(s, &value[c..], len);
+    if C::TAIL > 0 {
+        s.mul(v, s.splat(scale))
+    } else {
+        v
     }
 }
 
@@ -211,9 +235,9 @@ fn place(c: usize) -> usize {
 
 /// A row times `factor` as words of codes up to `limit`; returns the scale.
 #[inline(always)]
-fn quantize_row<S: Simd, T: Elem>(
+fn quantize_row<S: Simd, C: Cached>(
     s: S,
-    row: &[T],
+    row: &[C],
     factor: f32,
     limit: f32,
     words: &mut [i32],
@@ -222,7 +246,7 @@ fn quantize_row<S: Simd, T: Elem>(
     let mut c = 0;
     while c < row.len() {
         let len = S::LANES.min(row.len() - c);
-        largest = s.max(s.abs(T::load_part(s, &row[c..], len)), largest);
+        largest = s.max(s.abs(C::load_codes(s, &row[c..], len)), largest);
         c += S::LANES;
     }
     let largest = s.max_lane(largest);
@@ -232,7 +256,7 @@ fn quantize_row<S: Simd, T: Elem>(
     while 2 * c < out.len() {
         let len = S::LANES.min(row.len().saturating_sub(c));
         let v = if len > 0 {
-            T::load_part(s, &row[c..], len)
+            C::load_codes(s, &row[c..], len)
         } else {
             s.splat(0.0)
         };
@@ -243,14 +267,14 @@ fn quantize_row<S: Simd, T: Elem>(
 }
 
 /// A block of queries of one head.
-struct Block<'a, T> {
-    lanes: Lanes<'a, T>,
+struct Block<'a, T, C> {
+    lanes: Lanes<'a, T, C>,
     shape: Shape,
     words: &'a [i32],
     out: &'a Output<'a, T>,
 }
 
-impl<T: Elem> Kernel for Block<'_, T> {
+impl<T: Elem, C: Cached> Kernel for Block<'_, T, C> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -275,8 +299,8 @@ impl<T: Elem> Kernel for Block<'_, T> {
     }
 }
 
-struct Pass<'a, T> {
-    step: Step<'a, T>,
+struct Pass<'a, T, C> {
+    step: Step<'a, T, C>,
     shape: Shape,
     words: &'a [i32],
 }
@@ -288,7 +312,7 @@ struct Weights {
     own: [f32; MAX_WIDTH],
 }
 
-impl<T: Elem> Pass<'_, T> {
+impl<T: Elem, C: Cached> Pass<'_, T, C> {
     #[inline(always)]
     fn run<S: Simd, const R: usize, const N: usize>(&self, s: S, out: &Output<'_, T>) {
         let (shape, keys) = (self.shape, self.step.limits.keys);

@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(Meaning::E8M0.value(128, 8), 2.0);
         assert_eq!(Meaning::E8M0.value(0, 8), 2_f32.powi(-127));
         assert!(Meaning::E8M0.value(255, 8).is_nan());
-        let three = Elements::Codes(Meaning::Unsigned, 3, &[0b10_001_000, 0b1_100_011_0, 0b1]);
+        let three = Elements::Codes(Meaning::Unsigned, 3, &[0b1000_1000, 0b1100_0110, 0b1]);
         let got: Vec<f32> = (0..6).map(|i| three.get(i)).collect();
         assert_eq!(got, [0.0, 1.0, 2.0, 3.0, 4.0, 3.0]);
     }

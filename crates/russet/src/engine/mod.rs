@@ -1,115 +1,188 @@
 //! Engines: what turns tokens into logits.
 //!
-//! The trait holds only what every engine must answer. Today there is one, [`SequentialEngine`] (contract B §5.3).
+//! The trait holds only what every engine must answer; what an engine can do besides, [`Engine::capabilities`] says. A model's
+//! structure chooses the engine ([`EngineVariant::select`]): [`SequentialEngine`] for one dynamic function (contract B §5.3; the
+//! pipelined way to generate, §5.4, runs on it too), [`StaticShapeEngine`] for functions of fixed shapes (§5.5). [`Windowed`] makes
+//! either go on for ever.
 
+mod error;
 mod io;
+mod ladder;
+mod logits;
 mod sequential;
+mod snapshot;
+mod static_shape;
+mod structure;
+mod windowed;
 
-use russet_graph::exec::{PlanError, RunError};
-
-pub(crate) use io::logits_of;
-pub use io::{Io, StateKind};
+pub use error::EngineError;
+pub use io::{Io, MaskInput, StateKind, StateRole};
+pub(crate) use io::{LOGITS, MASK, POSITIONS, TOKENS, logits_of, pads};
+pub use ladder::Ladder;
+pub(crate) use ladder::{Purpose, Rung};
+pub use logits::Logits;
 pub use sequential::{EngineOptions, SequentialEngine};
+pub use snapshot::Snapshot;
+pub use static_shape::StaticShapeEngine;
+pub use structure::{EngineVariant, KvCacheStrategy, ModelStructure};
+pub use windowed::Windowed;
 
 /// A token's number in the vocabulary.
 pub type Token = u32;
 
-/// Why an engine cannot be built or cannot go on.
-#[derive(Debug, thiserror::Error)]
+/// How far an engine can go back without processing tokens again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rewinding {
+    /// To every earlier position.
+    Anywhere,
+    /// To every earlier position while no more than this many tokens are held, afterwards only to the start.
+    Within(usize),
+    /// Only to the start: a state is a running value.
+    ToTheStart,
+}
+
+/// What an engine can do. Known before anything has run, and it stays true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum EngineError {
-    /// The function does not have the inputs and outputs that the engine needs.
-    #[error("function {function:?} is not a language model: {reason}")]
-    Contract {
-        /// The function.
-        function: String,
-        /// What is missing.
-        reason: String,
-    },
-    /// The plan.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// A step.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// No room left.
-    #[error("the context is full: {position} tokens are held, {new} more do not fit into {limit}")]
-    ContextFull {
-        /// Tokens held.
-        position: usize,
-        /// Tokens that were to be added.
-        new: usize,
-        /// The most tokens the model takes.
-        limit: usize,
-    },
-    /// A token outside the vocabulary.
-    #[error("token {token} is outside the vocabulary of {vocab}")]
-    Token {
-        /// The token.
-        token: Token,
-        /// Size of the vocabulary.
-        vocab: usize,
-    },
-    /// A rewind that the states do not allow.
-    #[error("cannot go back to position {to}: {reason}")]
-    Rewind {
-        /// Where to.
-        to: usize,
-        /// Why not.
-        reason: String,
-    },
-    /// No token was given.
-    #[error("no tokens to process")]
-    Empty,
+pub struct Capabilities {
+    /// Logits of the last token can be read after every step.
+    pub logits: bool,
+    /// Given tokens can be processed in place of sampled ones, with the logits of each.
+    pub forced_continuation: bool,
+    /// How it goes back.
+    pub rewinding: Rewinding,
+    /// It forgets the oldest tokens instead of being full.
+    pub unbounded: bool,
 }
 
 /// What every engine answers.
 pub trait Engine: Send {
     /// Processes tokens after those already held; afterwards [`Engine::logits`] are those of the last one. `cancelled` is asked
     /// between chunks: where it says so, the engine stops early and returns how many tokens it took.
+    ///
+    /// # Errors
+    /// [`EngineError`]; the tokens held are then those from before the chunk that failed, or none where a state cannot be taken
+    /// back.
     fn feed(
         &mut self,
         tokens: &[Token],
         cancelled: &dyn Fn() -> bool,
     ) -> Result<usize, EngineError>;
 
-    /// Logits of the last token processed: one number for each entry of the vocabulary.
-    fn logits(&self) -> &[f32];
+    /// Logits of the last token processed, where the model left them: one number for each entry of the vocabulary; none before the
+    /// first token. After going back they are still those of the token processed last.
+    fn logits(&self) -> Logits<'_>;
 
     /// Tokens processed so far, in order.
     fn history(&self) -> &[Token];
 
     /// Forgets all tokens from position `to` on.
+    ///
+    /// # Errors
+    /// [`EngineError::Rewind`] where fewer tokens are held or a state cannot be taken back.
     fn rewind(&mut self, to: usize) -> Result<(), EngineError>;
 
-    /// The most tokens it can hold.
+    /// The most tokens it can hold; of an engine that forgets, `usize::MAX`.
     fn limit(&self) -> usize;
 
-    /// Whether [`Engine::rewind`] to positions other than 0 works.
-    fn can_rewind(&self) -> bool;
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Goes back towards position `to`, for a prompt that shares a prefix with what is held (contract B §6.3). Returns how many
+    /// tokens are kept: `to`, or all where fewer are held. [`Engine::feed`] then takes the tokens from there on, never the whole
+    /// sequence. `None` where the states cannot be taken back there: nothing has changed, and only `rewind(0)` is left.
+    fn trim_kv_cache(&mut self, to: usize) -> Option<usize> {
+        let kept = to.min(self.history().len());
+        self.rewind(kept).ok().map(|()| kept)
+    }
+
+    /// Bytes of caches and other states that this engine holds.
+    fn state_bytes(&self) -> usize;
+
+    /// Everything that must be kept to go on from here later.
+    fn snapshot(&self) -> Snapshot;
+
+    /// Goes on from a snapshot of an engine over the same function.
+    ///
+    /// # Errors
+    /// [`EngineError::Snapshot`] where it is of another model or more than fits; the engine is as before.
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), EngineError>;
+}
+
+impl<E: Engine + ?Sized> Engine for Box<E> {
+    fn feed(
+        &mut self,
+        tokens: &[Token],
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<usize, EngineError> {
+        (**self).feed(tokens, cancelled)
+    }
+    fn logits(&self) -> Logits<'_> {
+        (**self).logits()
+    }
+    fn history(&self) -> &[Token] {
+        (**self).history()
+    }
+    fn rewind(&mut self, to: usize) -> Result<(), EngineError> {
+        (**self).rewind(to)
+    }
+    fn limit(&self) -> usize {
+        (**self).limit()
+    }
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+    fn trim_kv_cache(&mut self, to: usize) -> Option<usize> {
+        (**self).trim_kv_cache(to)
+    }
+    fn state_bytes(&self) -> usize {
+        (**self).state_bytes()
+    }
+    fn snapshot(&self) -> Snapshot {
+        (**self).snapshot()
+    }
+    fn restore(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
+        (**self).restore(snapshot)
+    }
 }
 
 /// Brings an engine to hold exactly `tokens`, reusing the longest prefix it already holds, and returns how many tokens were
 /// reused. At least the last token is processed anew, so that its logits are there.
+///
+/// # Errors
+/// Those of [`Engine::feed`]; [`EngineError::Empty`] where there are no tokens.
 pub fn resume(
     engine: &mut dyn Engine,
     tokens: &[Token],
     cancelled: &dyn Fn() -> bool,
 ) -> Result<usize, EngineError> {
     let last = tokens.len().checked_sub(1).ok_or(EngineError::Empty)?;
-    let common = engine
-        .history()
-        .iter()
-        .zip(tokens)
-        .take_while(|(a, b)| a == b)
-        .count()
-        .min(last);
-    let keep = if common == engine.history().len() || engine.can_rewind() {
-        common
-    } else {
-        0
+    // Before anything is forgotten for it.
+    check_room(0, tokens.len(), engine.limit())?;
+    let common = engine.history().iter().zip(tokens);
+    let common = common.take_while(|(a, b)| a == b).count().min(last);
+    let kept = match engine.trim_kv_cache(common) {
+        Some(kept) => kept,
+        None => {
+            engine.rewind(0)?;
+            0
+        }
     };
-    engine.rewind(keep)?;
-    engine.feed(&tokens[keep..], cancelled)?;
-    Ok(keep)
+    engine.feed(&tokens[kept..], cancelled)?;
+    Ok(kept)
+}
+
+/// Room that has been asked for and is not there.
+fn check_room(held: usize, new: usize, limit: usize) -> Result<(), EngineError> {
+    if new == 0 {
+        return Err(EngineError::Empty);
+    }
+    if new > limit.saturating_sub(held) {
+        return Err(EngineError::ContextFull {
+            position: held,
+            new,
+            limit,
+        });
+    }
+    Ok(())
 }

@@ -9,6 +9,8 @@ use std::cmp::Ordering;
 
 pub use rng::SplitMix64;
 
+use crate::engine::Logits;
+
 /// How to sample. [`Sampling::default`] is greedy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sampling {
@@ -112,13 +114,14 @@ impl Sampler {
     }
 
     /// One token. Ties go to the first; NaN and minus infinity are never drawn; where nothing is left, token 0.
-    pub fn sample(&mut self, logits: &[f32]) -> u32 {
+    pub fn sample<'a>(&mut self, logits: impl Into<Logits<'a>>) -> u32 {
+        let logits = logits.into();
         if self.sampling.temperature == 0.0 {
-            return argmax(logits);
+            return logits.argmax();
         }
-        let max = logits.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
+        let max = logits.max();
         if !max.is_finite() {
-            return argmax(logits);
+            return logits.argmax();
         }
         self.collect(logits, max);
         for c in &mut self.candidates {
@@ -135,21 +138,21 @@ impl Sampler {
     }
 
     /// Temperature and min-p. Differences to the largest are divided, so that no temperature, however small, makes a NaN.
-    fn collect(&mut self, logits: &[f32], max: f32) {
+    fn collect(&mut self, logits: Logits<'_>, max: f32) {
         let temperature = (self.sampling.temperature as f32).max(f32::MIN_POSITIVE);
         let floor = self
             .sampling
             .min_p
             .map_or(f32::NEG_INFINITY, |p| p.ln() as f32);
-        let scaled = logits
-            .iter()
-            .zip(0u32..)
-            .map(|(l, id)| ((l - max) / temperature, id));
-        self.candidates.clear();
-        self.candidates.reserve(logits.len());
-        // NaN is not above anything, and minus infinity is not above itself.
-        self.candidates
-            .extend(scaled.filter(|c| c.0 >= floor && c.0 > f32::NEG_INFINITY));
+        let candidates = &mut self.candidates;
+        candidates.clear();
+        candidates.reserve(logits.len());
+        logits.blocks(|first, part| {
+            let scaled = part.iter().zip(first..);
+            let scaled = scaled.map(|(l, id)| ((l - max) / temperature, id));
+            // NaN is not above anything, and minus infinity is not above itself.
+            candidates.extend(scaled.filter(|c| c.0 >= floor && c.0 > f32::NEG_INFINITY));
+        });
     }
 
     fn draw(&mut self) -> u32 {
@@ -193,17 +196,6 @@ fn keep_mass(candidates: &mut Vec<Candidate>, p: f64) {
 
 fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
     b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
-}
-
-/// The first of the largest logits; NaN is passed over; 0 for an empty row.
-pub fn argmax(logits: &[f32]) -> u32 {
-    let mut best = (f32::NEG_INFINITY, 0);
-    for (&l, id) in logits.iter().zip(0u32..) {
-        if l > best.0 {
-            best = (l, id);
-        }
-    }
-    best.1
 }
 
 #[cfg(test)]

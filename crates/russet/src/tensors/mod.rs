@@ -6,13 +6,15 @@ mod npy;
 mod npz;
 mod safetensors;
 
-use std::ffi::OsString;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::{fs, io, process};
+use std::{fs, io};
 
 use russet_graph::tensor::Tensor;
 use russet_graph::types::DType;
+
+use crate::bundle::regular;
+use crate::replace::replace;
 
 /// Tensors with their names, in the order of the file. The tensor of a `.npy` has an empty name.
 pub type NamedTensors = Vec<(String, Tensor)>;
@@ -104,7 +106,7 @@ const FORMATS: [Format; 3] = [
     Format {
         extension: "safetensors",
         read: safetensors::read,
-        write: safetensors::write,
+        write: |tensors| safetensors::write(tensors, None),
     },
     Format {
         extension: "npz",
@@ -132,7 +134,8 @@ fn format(path: &Path) -> Result<&'static Format, TensorFileError> {
 /// Reads all tensors of a file. Memory is bounded by a small multiple of what the file unpacks to.
 pub fn read(path: &Path) -> Result<NamedTensors, TensorFileError> {
     let format = format(path)?;
-    let bytes = fs::read(path).map_err(|source| TensorFileError::Io {
+    let bytes = regular(path).and_then(|()| fs::read(path));
+    let bytes = bytes.map_err(|source| TensorFileError::Io {
         path: path.into(),
         source,
     })?;
@@ -142,15 +145,39 @@ pub fn read(path: &Path) -> Result<NamedTensors, TensorFileError> {
     })
 }
 
+/// Free text that a `.safetensors` file keeps beside its tensors.
+pub(crate) type Notes = HashMap<String, String>;
+
+/// The tensors and the notes of the bytes of a `.safetensors` file.
+pub(crate) fn read_noted(bytes: &[u8]) -> Result<(NamedTensors, Notes), Problem> {
+    Ok((safetensors::read(bytes)?, safetensors::notes(bytes)?))
+}
+
+/// The bytes of a `.safetensors` file with tensors and notes.
+pub(crate) fn write_noted(tensors: &[(String, Tensor)], notes: Notes) -> Result<Vec<u8>, Problem> {
+    safetensors::write(tensors, Some(notes))
+}
+
+/// The bytes that the name of a file has at most, on the systems there are.
+const LONGEST_NAME: usize = 255;
+
 /// Says whether tensors can be written to a path, as far as that shows without doing it: its extension, its folder.
 ///
 /// # Errors
 /// The error that [`write()`] would end with.
 pub fn check_writable(path: &Path) -> Result<(), TensorFileError> {
     format(path)?;
+    check_place(path)
+}
+
+/// Says whether a file could be at a path.
+pub(crate) fn check_place(path: &Path) -> Result<(), TensorFileError> {
     let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
     let kind = folder.map_or(Ok(true), |f| fs::metadata(f).map(|m| m.is_dir()));
     let fits = match kind {
+        Ok(true) if path.file_name().is_none_or(|n| n.len() > LONGEST_NAME) => {
+            Err(io::ErrorKind::InvalidFilename.into())
+        }
         Ok(true) if path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(true) => Ok(()),
         Ok(false) => Err(io::ErrorKind::NotADirectory.into()),
@@ -172,28 +199,6 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), TensorFile
         path: path.into(),
         source,
     })
-}
-
-/// Gives a file its content in one step: it is written beside it and renamed. What is no file (a pipe, a device) is written to.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let target = match fs::canonicalize(path) {
-        Ok(target) if !target.is_file() => return fs::write(target, bytes),
-        Ok(target) => target,
-        Err(_) => path.into(),
-    };
-    let name = target.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let mut part = OsString::from(".");
-    part.push(name);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    part.push(format!(".{}-{count}.part", process::id()));
-    let part = target.with_file_name(part);
-    let done = fs::write(&part, bytes).and_then(|()| fs::rename(&part, &target));
-    if done.is_err() {
-        // The reason is told; that nothing is left to remove is one of the reasons there may be.
-        let _ = fs::remove_file(&part);
-    }
-    done
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use russet_graph::types::DType;
 use russet_kernels::mem::SharedBytes;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 
-use super::{NamedTensors, Problem};
+use super::{NamedTensors, Notes, Problem};
 
 const FORMAT: &str = ".safetensors";
 
@@ -50,13 +50,22 @@ pub(super) fn read(bytes: &[u8]) -> Result<NamedTensors, Problem> {
     tensors.into_iter().map(one).collect()
 }
 
-/// The bytes of a file with these tensors.
-pub(super) fn write(tensors: &[(String, Tensor)]) -> Result<Vec<u8>, Problem> {
+/// The free text of a file.
+pub(super) fn notes(bytes: &[u8]) -> Result<Notes, Problem> {
+    let header = SafeTensors::read_metadata(bytes).map_err(|e| Problem::damaged(FORMAT, &e))?;
+    Ok(header.1.metadata().clone().unwrap_or_default())
+}
+
+/// The bytes of a file with these tensors and this free text.
+pub(super) fn write(
+    tensors: &[(String, Tensor)],
+    notes: Option<Notes>,
+) -> Result<Vec<u8>, Problem> {
     let views = tensors
         .iter()
         .map(|(name, tensor)| Ok((name.clone(), view(name, tensor)?)))
         .collect::<Result<Vec<_>, _>>()?;
-    serialize(views, None).map_err(|e| Problem::damaged(FORMAT, &e))
+    serialize(views, notes).map_err(|e| Problem::damaged(FORMAT, &e))
 }
 
 fn view<'a>(name: &str, tensor: &'a Tensor) -> Result<TensorView<'a>, Problem> {

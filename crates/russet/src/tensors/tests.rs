@@ -90,7 +90,7 @@ fn damaged_files_are_refused() {
 #[test]
 fn what_a_format_cannot_hold_is_refused() {
     let int4 = ("w".to_owned(), sample(DType::I4, &[4]));
-    let error = safetensors::write(std::slice::from_ref(&int4)).unwrap_err();
+    let error = safetensors::write(std::slice::from_ref(&int4), None).unwrap_err();
     assert!(error.to_string().contains("i4"), "{error}");
     let two = [int4.clone(), int4];
     assert!(matches!((FORMATS[2].write)(&two), Err(Problem::Several(2))));

@@ -88,6 +88,12 @@ impl Tokenizer {
         self.inner.get_vocab_size(true)
     }
 
+    /// The largest number of a token; 0 where there is none.
+    pub fn largest_id(&self) -> u32 {
+        let vocabulary = self.inner.get_vocab(true);
+        vocabulary.into_values().max().unwrap_or(0)
+    }
+
     /// Whether a token is special: it steers the model and is left out of text.
     pub fn is_special(&self, id: u32) -> bool {
         self.special.contains_key(&id)

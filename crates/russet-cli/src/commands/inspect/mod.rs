@@ -12,12 +12,13 @@ mod report;
 mod statistics;
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use russet::ModelSource;
-use russet::bundle::{BundleError, DirectorySource, ModelBundle};
 use russet_formats::checkpoint;
+use russet_graph::graph::Module;
 
+use super::assets::Assets;
 use crate::args::InspectArgs;
 use crate::failure::Failure;
 use crate::locate::locate;
@@ -37,11 +38,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
         return out.flush().map_err(Failure::write);
     }
     let mut facts = Vec::new();
-    for part in parts(&path)? {
-        let module = match ModelSource::of(&part)? {
-            ModelSource::Gguf => gguf(&part, &mut facts)?,
-            _ => asset(&part, args, &mut facts)?,
-        };
+    for module in modules(&path, args, &mut facts)? {
         if args.text {
             out.write_all(russet_graph::text::print(&module).text.as_bytes())
                 .map_err(Failure::write)?;
@@ -65,41 +62,41 @@ fn show(out: &mut impl Write, facts: &[Facts], json: bool) -> io::Result<()> {
     writeln!(out)
 }
 
-/// The assets and GGUF files to look at: the path itself, or the assets of a bundle.
-fn parts(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    if ModelSource::of(path)? != ModelSource::Bundle {
-        return Ok(vec![path.into()]);
-    }
-    let broken = |source: BundleError| Failure::Open {
-        path: path.into(),
-        source: Box::new(source.into()),
-    };
-    let source = DirectorySource::new(path);
-    let bundle = ModelBundle::read(&source).map_err(broken)?;
-    let keys = bundle.assets.iter().map(|(key, _)| key.as_str());
-    let files = keys.map(|key| bundle.require(&source, key).map(|file| path.join(file)));
-    files.collect::<Result<_, _>>().map_err(broken)
-}
-
-fn asset(
+/// The programs of a GGUF file, an asset, or the assets of a bundle; what is known of each goes to `facts`.
+fn modules(
     path: &Path,
     args: &InspectArgs,
     facts: &mut Vec<Facts>,
-) -> Result<russet_graph::graph::Module, Failure> {
+) -> Result<Vec<Module>, Failure> {
+    if ModelSource::of(path)? == ModelSource::Gguf {
+        return Ok(vec![gguf(path, facts)?]);
+    }
+    let assets = Assets::all(path)?;
+    let folders = assets.folders.iter();
+    folders.map(|f| asset(&assets, f, args, facts)).collect()
+}
+
+fn asset(
+    assets: &Assets,
+    folder: &str,
+    args: &InspectArgs,
+    facts: &mut Vec<Facts>,
+) -> Result<Module, Failure> {
+    let path = assets.path(folder);
     let broken = |source| Failure::Asset {
-        path: path.into(),
+        path: path.clone(),
         source,
     };
-    let asset = russet::read_asset(path)?;
+    let asset = russet::read_asset_in(&*assets.files, folder)?;
     if args.verify_hash {
         asset.verify_hash().map_err(broken)?;
     }
     let module = asset.module().map_err(broken)?;
-    facts.push(Facts::of_asset(path, &asset, &module, args.verify_hash));
+    facts.push(Facts::of_asset(&path, &asset, &module, args.verify_hash));
     Ok(module)
 }
 
-fn gguf(path: &Path, facts: &mut Vec<Facts>) -> Result<russet_graph::graph::Module, Failure> {
+fn gguf(path: &Path, facts: &mut Vec<Facts>) -> Result<Module, Failure> {
     let file = russet::read_gguf(path)?;
     let model = checkpoint::from_gguf(&file, checkpoint::Options::default()).map_err(|source| {
         Failure::Checkpoint {

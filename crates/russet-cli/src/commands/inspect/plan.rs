@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use russet::bundle::{DirectorySource, ModelBundle};
 use russet::{LanguageBundle, ModelSource, PlanQuery, Planned, StepWork};
 use russet_graph::graph::Module;
 use russet_graph::types::TensorType;
@@ -12,6 +11,7 @@ use serde::Serialize;
 
 use super::fold::fold;
 use crate::args::InspectArgs;
+use crate::commands::assets::Assets;
 use crate::failure::Failure;
 
 /// Plans the function of a model, runs it where that is asked for, and prints.
@@ -52,14 +52,12 @@ pub(super) fn inspect(
 fn main_function(path: &Path) -> Result<(Module, String), Failure> {
     let (module, main) = match ModelSource::of(path)? {
         ModelSource::Gguf => (super::gguf(path, &mut Vec::new())?, None),
-        ModelSource::Asset => (russet::open_module(path)?, None),
-        ModelSource::Bundle => {
-            let source = DirectorySource::new(path);
-            let bundle = ModelBundle::read(&source).map_err(russet::Error::from)?;
-            let asset = bundle.asset("main").map_err(russet::Error::from)?;
-            let language = LanguageBundle::read(&source).ok();
+        _ => {
+            let Assets { files, folders } = Assets::main(path)?;
+            let language = LanguageBundle::read(&*files).ok();
             let main = language.map(|l| l.language.main_function().to_owned());
-            (russet::open_module(&path.join(asset))?, main)
+            let folder = folders.first().map_or("", String::as_str);
+            (russet::open_module_in(&*files, folder)?, main)
         }
     };
     let main = main.filter(|name| module.graph(name).is_some());

@@ -1,19 +1,20 @@
 //! Composites run whole.
 
-use russet_kernels::attention::{Attention, Heads, HeadsMut, attention};
+use russet_kernels::attention::{Attention, Cached, Heads, HeadsMut, attention};
 use russet_kernels::elem::Elem;
-use russet_kernels::norm::rms_norm;
-use russet_kernels::rope::{Pairs, RowsOf, Tables, rotate_rows};
+use russet_kernels::mem::Pod;
+use russet_kernels::norm::{Norm, rms_norm};
+use russet_kernels::rope::{Pairs, RowsOf, Tables, rotate_normalised, rotate_rows};
 use russet_kernels::scratch;
 
 use super::{Cx, Kernel, PARALLEL, Touched, Work};
 use crate::error::OpError;
-use crate::exec::view::{View, store, typed, typed_mut};
+use crate::exec::view::{Geometry, View, store, typed, typed_mut};
 use crate::ops::rope::{Part, Rope};
 use crate::ops::scaled_dot_product_attention::{HIDDEN, ScaledDotProductAttention};
 use crate::types::DType;
 
-/// Rows of x, row-major, with a scale that is a view of the same shape.
+/// Rows of x without gaps, with a scale that is a view of the same shape; then, where something is added to the result, that.
 #[derive(Debug)]
 pub(crate) struct RmsNorm {
     pub(crate) eps: f32,
@@ -28,37 +29,71 @@ impl Kernel for RmsNorm {
     }
 }
 
-fn norm<T: Elem>(op: &RmsNorm, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
-    let (x, scale) = (cx.inputs[0], cx.inputs[1]);
-    let (width, stride, rows) = scale.geometry.rows();
-    let x = typed::<T>(
-        x.contiguous()
-            .ok_or(OpError::Unknown("rows without gaps"))?,
-    );
-    if width > 0 && stride != 1 && width != 1 {
-        return Err(OpError::Unknown("a scale without gaps"));
+/// How many rows at a time lie evenly in every one of the views, and how far apart.
+fn even_rows<const N: usize>(views: &[Geometry; N]) -> (usize, [usize; N]) {
+    let (mut rows, mut apart) = (1, [0; N]);
+    for axis in (0..views[0].rank.saturating_sub(1)).rev() {
+        let (n, strides) = (views[0].shape[axis], views.map(|g| g.strides[axis]));
+        if n == 1 {
+            continue;
+        }
+        if rows > 1 && (0..N).any(|i| strides[i] != rows * apart[i]) {
+            break;
+        }
+        if rows == 1 {
+            apart = strides;
+        }
+        rows *= n;
     }
+    (rows.max(1), apart)
+}
+
+/// The distance of the rows of a head.
+fn row_stride(g: &Geometry) -> usize {
+    g.rank.checked_sub(2).map_or(0, |i| g.strides[i])
+}
+
+fn without_gaps(views: &[View<'_>]) -> Result<(), OpError> {
+    let gaps = views.iter().any(|v| {
+        let (width, stride, _) = v.geometry.rows();
+        stride != 1 && width > 1
+    });
+    match gaps {
+        true => Err(OpError::Unknown("rows without gaps")),
+        false => Ok(()),
+    }
+}
+
+fn norm<T: Elem>(op: &RmsNorm, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+    without_gaps(cx.inputs)?;
+    let (x, scale) = (cx.inputs[0].geometry, cx.inputs[1].geometry);
+    let add = cx.inputs.get(2).map(|v| v.contiguous());
+    let add = match add {
+        Some(None) => return Err(OpError::Unknown("rows without gaps")),
+        Some(Some(bytes)) => Some(typed::<T>(bytes)),
+        None => None,
+    };
     let out = typed_mut::<T>(cx.outputs[0].bytes());
-    let scales = typed::<T>(scale.data);
+    let [from, scales] = [0, 1].map(|i| typed::<T>(cx.inputs[i].data));
+    let (width, _, rows) = x.rows();
     // Rows that share their scale are one call.
-    let rank = scale.geometry.rank;
-    let shared = (0..rank.saturating_sub(1))
-        .rev()
-        .take_while(|&i| scale.geometry.strides[i] == 0 || scale.geometry.shape[i] == 1);
-    let run: usize = shared
-        .map(|i| scale.geometry.shape[i])
-        .product::<usize>()
-        .max(1);
+    let (even, [apart, scales_apart]) = even_rows(&[x, scale]);
+    let run = if scales_apart == 0 { even } else { 1 };
     for first in (0..rows).step_by(run) {
         let part = first * width..(first + run) * width;
-        let at = scale.geometry.row_offset(first);
-        rms_norm(
-            cx.pool,
-            &x[part.clone()],
-            (&scales[at..at + width], op.eps),
-            op.exact,
-            &mut out[part],
-        );
+        let at = scale.row_offset(first);
+        let norm = Norm {
+            x: RowsOf {
+                data: &from[x.row_offset(first)..],
+                stride: apart,
+                width,
+            },
+            scale: &scales[at..at + width],
+            eps: op.eps,
+            in_order: op.exact,
+            add: add.map(|add| &add[part.clone()]),
+        };
+        rms_norm(cx.pool, &norm, &mut out[part]);
     }
     Ok(())
 }
@@ -139,22 +174,33 @@ fn table<'a, T: Elem>(view: &View<'a>, rows: usize, head: usize) -> &'a [T] {
 }
 
 fn rotate<T: Elem>(interleaved: bool, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
-    let [x, cos, sin] = [0, 1, 2].map(|i| cx.inputs[i]);
-    let (width, pairs) = (x.geometry.rows().0, cos.geometry.rows().0);
-    let (rank, rows) = (x.geometry.rank, x.shape()[x.geometry.rank - 2]);
-    let step = |v: &View<'_>| v.geometry.strides[rank - 2];
-    let gaps = [&x, &cos, &sin].iter().any(|v| {
-        let (width, stride, _) = v.geometry.rows();
-        stride != 1 && width > 1
-    });
-    if gaps || (rows > 1 && (step(&cos) != step(&sin) || ![0, pairs].contains(&step(&cos)))) {
-        return Err(OpError::Unknown("rows without gaps"));
-    }
-    let pairing = if interleaved {
+    heads_of(cx, 0, |_, x, tables, out: &mut [T]| {
+        rotate_rows(pairing(interleaved), x, tables, out);
+    })
+}
+
+fn pairing(interleaved: bool) -> Pairs {
+    if interleaved {
         Pairs::Interleaved
     } else {
         Pairs::Halves
-    };
+    }
+}
+
+/// Calls `one(head, rows of x, tables, result)` for every head; the tables are the two inputs after input `behind`.
+fn heads_of<T: Elem>(
+    cx: &mut Cx<'_, '_, '_>,
+    behind: usize,
+    one: impl Fn(usize, RowsOf<'_, T>, Tables<'_, T>, &mut [T]) + Sync,
+) -> Result<(), OpError> {
+    without_gaps(cx.inputs)?;
+    let [x, cos, sin] = [0, behind + 1, behind + 2].map(|i| cx.inputs[i]);
+    let (width, pairs) = (x.geometry.rows().0, cos.geometry.rows().0);
+    let rows = x.shape()[x.geometry.rank - 2];
+    let step = |v: &View<'_>| row_stride(&v.geometry);
+    if rows > 1 && (step(&cos) != step(&sin) || ![0, pairs].contains(&step(&cos))) {
+        return Err(OpError::Unknown("rows without gaps"));
+    }
     let data = typed::<T>(x.data);
     let out = typed_mut::<T>(cx.outputs[0].bytes());
     let head = (rows * width).max(1);
@@ -167,19 +213,47 @@ fn rotate<T: Elem>(interleaved: bool, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpE
         };
         let x = RowsOf {
             data: &data[from..],
-            stride: x.geometry.strides[rank - 2],
+            stride: step(&x),
             width,
         };
-        rotate_rows(pairing, x, tables, out);
+        one(h, x, tables, out);
     };
     if out.len() >= PARALLEL {
         cx.pool.for_chunks_mut(out, head, &one);
     } else {
-        out.chunks_mut(head)
-            .enumerate()
-            .for_each(|(h, o)| one(h, o));
+        let heads = out.chunks_mut(head).enumerate();
+        heads.for_each(|(h, o)| one(h, o));
     }
     Ok(())
+}
+
+/// Rows that are normalised, then turned; in f32 until the result. Inputs: x `[…, q, width]`, a scale of that shape that the
+/// rows of a head share, cosines and sines as for [`Rotate`].
+#[derive(Debug)]
+pub(crate) struct NormRotate {
+    pub(crate) eps: f32,
+    pub(crate) interleaved: bool,
+}
+
+impl Kernel for NormRotate {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        by_kind!(cx.outputs[0].dtype, T => self.turn::<T>(cx))
+    }
+}
+
+impl NormRotate {
+    fn turn<T: Elem>(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let scale = cx.inputs[1];
+        let (scales, rows) = (
+            typed::<T>(scale.data),
+            scale.shape()[scale.geometry.rank - 2],
+        );
+        heads_of(cx, 1, |head, x, tables, out: &mut [T]| {
+            let at = scale.geometry.row_offset(head * rows);
+            let scale = (&scales[at..at + x.width], self.eps);
+            rotate_normalised(pairing(self.interleaved), x, scale, tables, out);
+        })
+    }
 }
 
 /// What is added to scores: 0 where a key is seen, else -10000. Output: `[…, q, s]`. Input: the bools that say what is seen,
@@ -217,7 +291,10 @@ pub(crate) struct Sdpa {
 impl Kernel for Sdpa {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let dtype = cx.outputs[0].dtype;
-        by_kind!(dtype, T => attend::<T>(self, dtype, cx))
+        match cx.inputs[1].dtype {
+            DType::I8 => by_kind!(dtype, T => attend::<T, u8>(self, dtype, cx)),
+            _ => by_kind!(dtype, T => attend::<T, T>(self, dtype, cx)),
+        }
     }
 
     /// Two products with every key and value that a query sees.
@@ -248,13 +325,13 @@ impl Kernel for Sdpa {
     }
 }
 
-fn from<'a, T: Elem>(view: &View<'a>, at: usize) -> &'a [T] {
+fn from<'a, T: Pod>(view: &View<'a>, at: usize) -> &'a [T] {
     let data = typed::<T>(view.data);
     &data[(view.geometry.offset + at).min(data.len())..]
 }
 
 /// The heads of one of the batch, from one on.
-fn heads<'a, T: Elem>(view: &View<'a>, batch: usize, head: usize) -> Heads<'a, T> {
+fn heads<'a, T: Pod>(view: &View<'a>, batch: usize, head: usize) -> Heads<'a, T> {
     let strides = view.geometry.strides;
     Heads {
         data: from(view, batch * strides[0] + head * strides[1]),
@@ -281,7 +358,12 @@ fn check(op: &ScaledDotProductAttention, cx: &Cx<'_, '_, '_>) -> Result<(), OpEr
     Ok(())
 }
 
-fn attend<T: Elem>(kernel: &Sdpa, dtype: DType, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+/// Attention of queries of kind `T` over a cache of kind `C`.
+fn attend<T: Elem, C: Cached>(
+    kernel: &Sdpa,
+    dtype: DType,
+    cx: &mut Cx<'_, '_, '_>,
+) -> Result<(), OpError> {
     let op = &kernel.op;
     check(op, cx)?;
     let (q, k, v) = (cx.inputs[0], cx.inputs[1], cx.inputs[2]);
@@ -305,8 +387,8 @@ fn attend<T: Elem>(kernel: &Sdpa, dtype: DType, cx: &mut Cx<'_, '_, '_>) -> Resu
         let masked = |m: &View<'_>| batch * m.geometry.strides[0] + head * m.geometry.strides[1];
         let a = Attention {
             q: heads::<T>(&q, batch, head),
-            k: heads(&k, batch, head / group),
-            v: heads(&v, batch, head / group),
+            k: heads::<C>(&k, batch, head / group),
+            v: heads::<C>(&v, batch, head / group),
             heads: together,
             kv_heads: together.div_ceil(group),
             m,

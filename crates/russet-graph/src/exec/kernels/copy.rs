@@ -1,8 +1,10 @@
 //! Moving elements: copies between views, contents that inference followed, ranges, slices with bounds of the run.
 
-use super::{Cx, Kernel, Out};
+use russet_kernels::threads::Pool;
+
+use super::{Cx, Kernel, Out, PARALLEL};
 use crate::error::OpError;
-use crate::exec::view::{Geometry, View, store, store_int};
+use crate::exec::view::{Geometry, MAX_RANK, View, store, store_int};
 use crate::ops::slice::resolve;
 
 /// Copies a view into a view of the same shape and element size.
@@ -11,16 +13,55 @@ pub(crate) struct Copy;
 
 impl Kernel for Copy {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
-        copy(&cx.inputs[0], &mut cx.outputs[0]);
+        let (from, to) = (&cx.inputs[0], &mut cx.outputs[0]);
+        let (n, large) = (from.geometry.rows().0, to.geometry.len() >= 4 * PARALLEL);
+        if large && n >= 32 && to.geometry.is_contiguous() {
+            copy_in_parallel(cx.pool, from, to);
+        } else {
+            copy(from, to);
+        }
         Ok(())
     }
 }
 
-/// Copies row by row; rows without gaps as bytes.
+/// Many rows to where there are no gaps, shared out.
+fn copy_in_parallel(pool: &Pool, from: &View<'_>, to: &mut Out<'_>) {
+    let (n, _, rows) = from.geometry.rows();
+    let (bytes, row) = (to.bytes(), n * from.dtype.size().unwrap_or(1));
+    let per = rows.div_ceil(4 * pool.threads()).max(1);
+    let whole = Geometry {
+        rank: 1,
+        shape: [n; MAX_RANK],
+        strides: [1; MAX_RANK],
+        offset: 0,
+    };
+    pool.for_chunks_mut(bytes, per * row, &|i, data| {
+        for (k, data) in data.chunks_exact_mut(row.max(1)).enumerate() {
+            let mut line = from.geometry;
+            line.offset = from.geometry.row_offset(i * per + k);
+            line.strides[0] = from.geometry.rows().1;
+            line.rank = 1;
+            line.shape[0] = n;
+            let mut to = Out {
+                dtype: from.dtype,
+                geometry: whole,
+                data,
+            };
+            copy_rows(from, [line, whole], &mut to);
+        }
+    });
+}
+
+/// Copies row by row.
 pub(super) fn copy(from: &View<'_>, to: &mut Out<'_>) {
+    let mut both = [from.geometry, to.geometry];
+    collapse(&mut both);
+    copy_rows(from, both, to);
+}
+
+/// Copies from one geometry into another of the same shape; rows without gaps as bytes.
+fn copy_rows(from: &View<'_>, [a, b]: [Geometry; 2], to: &mut Out<'_>) {
     let size = from.dtype.size().unwrap_or(1);
-    let (mut a, mut b) = (from.geometry, to.geometry);
-    collapse(&mut [&mut a, &mut b]);
     let (n, stride, rows) = a.rows();
     let out_stride = b.rows().1;
     for row in 0..rows {
@@ -52,7 +93,7 @@ fn strided<const N: usize>(
 }
 
 /// Merges neighbouring axes that are one axis in every geometry, and drops axes of extent 1.
-pub(super) fn collapse(all: &mut [&mut Geometry]) {
+pub(super) fn collapse(all: &mut [Geometry]) {
     let Some(rank) = all.first().map(|g| g.rank) else {
         return;
     };

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use russet_kernels::elem::{Elem, Rounding};
 use russet_kernels::linear::linear;
+use russet_kernels::packed::{GROUP, MAX_PRODUCTS, PackedRows, Product, packed_linear};
 use russet_kernels::scratch;
 use russet_kernels::sequential::sequential_linear;
 use russet_kernels::threads::Pool;
 
 use super::gather::position;
-use super::matmul::product;
+use super::matmul::{label, product};
 use super::{Cx, Kernel, PARALLEL, Touched, Weights, Work};
 use crate::error::OpError;
 use crate::exec::view::{Geometry, View, store, typed, typed_mut};
@@ -186,6 +187,8 @@ pub(crate) struct GatherLinear {
     pub(crate) weights: Arc<Weights>,
     /// Where in them the elements of the right operand lie.
     pub(crate) right: Geometry,
+    /// The same matrices for integer products.
+    pub(crate) packed: Option<Arc<PackedRows>>,
     /// Whether sums are rounded at every step in order; else they are f32, rounded once.
     pub(crate) exact: bool,
 }
@@ -199,10 +202,13 @@ impl Kernel for GatherLinear {
     fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
         let (k, rows) = (self.weights.k() as u64, self.weights.n().max(1) as u64);
         let picked = (products(outputs) * self.right.rows().0 as u64).min(rows);
-        let read = self.weights.size() * picked / rows;
+        let (label, size) = match &self.packed {
+            Some(packed) => (label(packed), packed.size() as u64),
+            None => (self.weights.label(), self.weights.size()),
+        };
         Work::of_elements(inputs, outputs)
             .with_operations(2 * k * elements(outputs))
-            .with_weights(self.weights.label(), read)
+            .with_weights(label, size * picked / rows)
     }
 }
 
@@ -229,12 +235,8 @@ impl GatherLinear {
         let out = typed_mut::<T>(out.bytes());
         let (take, give) = (e.m * e.k, e.m * e.n);
         if e.count() <= FEW {
-            for (i, o) in out.chunks_exact_mut(give.max(1)).enumerate() {
-                let from = left.offset(i, e.lead);
-                let matrix = right.offset(i, e.lead);
-                self.rows(cx.pool, matrix, &x[from..from + take], o)?;
-            }
-            return Ok(());
+            let places = |i: usize| (left.offset(i, e.lead), right.offset(i, e.lead));
+            return self.few(cx.pool, x, &e, places, out);
         }
         // Products with one matrix become one.
         let matrix = |i: &u32| right.offset(*i as usize, e.lead);
@@ -256,6 +258,59 @@ impl GatherLinear {
         Ok(())
     }
 
+    /// The products one by one, or, where they share their rows, some together. `places` says where rows and matrix are.
+    fn few<T: Elem>(
+        &self,
+        pool: &Pool,
+        x: &[T],
+        e: &Extents<'_>,
+        places: impl Fn(usize) -> (usize, usize),
+        out: &mut [T],
+    ) -> Result<(), OpError> {
+        let (take, give) = (e.m * e.k, e.m * e.n);
+        let mut rest = out;
+        let mut first = 0;
+        while first < e.count() {
+            let from = places(first).0;
+            let alike = |i: &usize| places(*i).0 == from && self.packed.is_some();
+            let together = (first + 1..e.count())
+                .take(MAX_PRODUCTS - 1)
+                .take_while(alike);
+            let end = first + 1 + together.count();
+            let (outs, later) = std::mem::take(&mut rest).split_at_mut((end - first) * give);
+            let x = &x[from..from + take];
+            match &self.packed {
+                Some(packed) => {
+                    let parts: [Option<PackedRows>; MAX_PRODUCTS] = std::array::from_fn(|i| {
+                        let at = Some(first + i).filter(|at| *at < end)?;
+                        Some(packed.part(places(at).1 / e.k, e.n))
+                    });
+                    let outs = outs.chunks_exact_mut(give.max(1));
+                    let mut products = [const { None }; MAX_PRODUCTS];
+                    for ((place, weights), out) in products.iter_mut().zip(&parts).zip(outs) {
+                        *place = weights.as_ref().map(|weights| Product {
+                            weights,
+                            out,
+                            add: None,
+                        });
+                    }
+                    packed_linear(pool, x, e.m, &mut products);
+                }
+                None => self.rows(pool, places(first).1, x, outs)?,
+            }
+            (rest, first) = (later, end);
+        }
+        Ok(())
+    }
+
+    /// Whether matrices begin where packed rows can be taken apart.
+    pub(crate) fn packable(&self) -> bool {
+        let (group, right) = (GROUP * self.weights.k(), &self.right);
+        let lead = right.rank.saturating_sub(2);
+        let whole = |at: &usize| group > 0 && at.is_multiple_of(group);
+        whole(&right.offset) && right.strides[..lead].iter().all(whole)
+    }
+
     /// Rows times the matrix at element `matrix` of the weights.
     fn rows<T: Elem>(
         &self,
@@ -267,6 +322,15 @@ impl GatherLinear {
         let k = self.weights.k().max(1);
         let n = self.right.rows().0;
         let m = x.len() / k;
+        if let Some(packed) = &self.packed {
+            let product = Product {
+                weights: &packed.part(matrix / k, n),
+                out,
+                add: None,
+            };
+            packed_linear(pool, x, m, &mut [Some(product)]);
+            return Ok(());
+        }
         let done = self.weights.with_rows(matrix / k, n, |w| {
             if self.exact {
                 sequential_linear(pool, x, w, out, m);

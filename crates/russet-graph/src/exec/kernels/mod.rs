@@ -21,6 +21,7 @@ macro_rules! by_kind {
     };
 }
 
+mod cache;
 mod composite;
 mod copy;
 mod elementwise;
@@ -36,14 +37,17 @@ mod weights;
 
 use std::fmt::Debug;
 
-pub(crate) use composite::{RmsNorm, RopeTables, Rotate, ScoreMask, Sdpa};
+pub(crate) use cache::CacheRows;
+pub(crate) use composite::{NormRotate, RmsNorm, RopeTables, Rotate, ScoreMask, Sdpa};
 pub(crate) use copy::{Contents, Copy, Range, SliceCopy, SliceWrite};
-pub(crate) use elementwise::{Binary, Cast, SiluMul, Unary, Where};
+pub(crate) use elementwise::{
+    Binary, Cast, Chain, Gated, Instruction, MAX_DEPTH, MAX_OPERANDS, Unary, Where,
+};
 pub(crate) use gated_delta::GatedDelta;
 pub(crate) use gather::{GatherAlong, GatherNd, GatherRows, GatherScaled, ScatterAlong};
 pub(crate) use gather_mm::{GatherLinear, GatherMatmul};
-pub(crate) use matmul::{Linear, Matmul, Packed, PackedLinear};
-pub(crate) use reduce::{Reduce, ReduceKind, Softmax};
+pub(crate) use matmul::{Factor, Linear, Matmul, Matrix, Products};
+pub(crate) use reduce::{Reduce, ReduceKind, Softmax, WeightedSum};
 pub(crate) use reference::Reference;
 use russet_kernels::threads::Pool;
 pub(crate) use sort::Sort;

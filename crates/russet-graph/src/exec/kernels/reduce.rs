@@ -3,7 +3,7 @@
 
 use russet_kernels::scratch;
 
-use super::{Cx, Kernel, PARALLEL};
+use super::{Cx, Kernel, PARALLEL, Touched, Work};
 use crate::error::OpError;
 use crate::exec::view::{Geometry, store};
 use crate::types::DType;
@@ -43,7 +43,7 @@ impl ReduceKind {
 }
 
 /// Reduces float axes whose extents in the output are 1. The axes are told by the shapes: input and output have one rank.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reduce {
     pub(crate) kind: ReduceKind,
     pub(crate) axes: Vec<usize>,
@@ -77,6 +77,54 @@ impl Kernel for Reduce {
             store(dtype, &[value], o);
         }
         Ok(())
+    }
+}
+
+/// The sum over the last but one axis of `x · weight`, in f32, rounded once. Inputs: x `[…, k, n]`, a weight for every one of
+/// its rows, repeated to that shape, and what is added to the sum, `[…, n]` without gaps, where there is something.
+#[derive(Debug)]
+pub(crate) struct WeightedSum;
+
+impl Kernel for WeightedSum {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let (x, weights, add) = (cx.inputs[0], cx.inputs[1], cx.inputs.get(2));
+        let (n, stride, rows) = x.geometry.rows();
+        let terms = x.shape()[x.geometry.rank - 2];
+        if add.is_some_and(|a| !a.geometry.is_contiguous()) {
+            return Err(OpError::Unknown("rows without gaps"));
+        }
+        let out = &mut cx.outputs[0];
+        let (dtype, size) = (out.dtype, out.dtype.size().unwrap_or(1));
+        let one = |row: usize, out: &mut [u8]| {
+            let buffer = &mut *scratch::floats(2 * n);
+            let (sums, term) = buffer.split_at_mut(n);
+            match add {
+                Some(add) => add.load(add.geometry.offset + row * n, 1, sums),
+                None => sums.fill(0.0),
+            }
+            for at in row * terms..(row + 1) * terms {
+                let mut weight = [0.0];
+                weights.load(weights.geometry.row_offset(at), 1, &mut weight);
+                x.load(x.geometry.row_offset(at), stride, term);
+                let terms = sums.iter_mut().zip(&*term);
+                terms.for_each(|(sum, term)| *sum += weight[0] * term);
+            }
+            store(dtype, sums, out);
+        };
+        let row = (n * size).max(1);
+        if n * rows >= PARALLEL {
+            cx.pool.for_chunks_mut(out.bytes(), row, &one);
+        } else {
+            let rows = out.bytes().chunks_mut(row).enumerate();
+            rows.for_each(|(i, o)| one(i, o));
+        }
+        Ok(())
+    }
+
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        let work = Work::of_elements(inputs, outputs);
+        let operations = 2 * work.operations;
+        work.with_operations(operations)
     }
 }
 

@@ -2,73 +2,88 @@
 
 use std::cmp::Ordering;
 
+use russet_kernels::scratch;
+
 use super::{Cx, Kernel};
 use crate::error::OpError;
 use crate::exec::view::{View, store_int};
 
-/// Sorts along an axis; `indices` gives positions instead of values. Stable; NaN comes last in either direction.
-#[derive(Debug)]
+/// Sorts along an axis: gives the values in order, or with `indices` their positions, or with `both` first the values, then the
+/// positions. Stable; NaN comes last in either direction.
+#[derive(Clone, Debug)]
 pub(crate) struct Sort {
     pub(crate) axis: usize,
     pub(crate) descending: bool,
     pub(crate) indices: bool,
+    pub(crate) both: bool,
+    /// How many are wanted; what comes after them is not written.
+    pub(crate) first: usize,
 }
 
 impl Sort {
-    fn order(&self, x: &View<'_>, a: usize, b: usize) -> Ordering {
-        let order = if x.dtype.is_float() {
-            let value = |at| {
-                let mut v = [0f32];
-                x.load(at, 1, &mut v);
-                v[0]
-            };
-            let (a, b) = (value(a), value(b));
-            match a.partial_cmp(&b) {
-                Some(order) => order,
-                None => return a.is_nan().cmp(&b.is_nan()),
-            }
-        } else {
-            x.int(a).cmp(&x.int(b))
-        };
-        if self.descending {
-            order.reverse()
-        } else {
-            order
+    fn order(&self, order: Option<Ordering>, nan: impl Fn() -> Ordering) -> Ordering {
+        match order {
+            Some(order) if self.descending => order.reverse(),
+            Some(order) => order,
+            None => nan(),
         }
+    }
+
+    /// Puts the positions of a line in order, as far as they are wanted.
+    fn sort(&self, order: &mut [u32], compare: impl Fn(u32, u32) -> Ordering) {
+        let (first, n) = (self.first, order.len());
+        order.iter_mut().zip(0..).for_each(|(place, i)| *place = i);
+        let compare = |a: &u32, b: &u32| compare(*a, *b).then(a.cmp(b));
+        if first > 0 && first < n {
+            order.select_nth_unstable_by(first - 1, compare);
+        }
+        order[..first.min(n)].sort_unstable_by(compare);
+    }
+
+    /// The order of the line of `x` from element `from` on.
+    fn line(&self, x: &View<'_>, from: usize, order: &mut [u32]) {
+        let stride = x.geometry.strides[self.axis];
+        if !x.dtype.is_float() {
+            let value = |i: u32| x.int(from + i as usize * stride);
+            return self.sort(order, |a, b| {
+                self.order(Some(value(a).cmp(&value(b))), || Ordering::Equal)
+            });
+        }
+        let values = &mut *scratch::floats(order.len());
+        x.load(from, stride, values);
+        let value = |i: u32| values[i as usize];
+        self.sort(order, |a, b| {
+            let (a, b) = (value(a), value(b));
+            self.order(a.partial_cmp(&b), || a.is_nan().cmp(&b.is_nan()))
+        });
     }
 }
 
 impl Kernel for Sort {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let x = cx.inputs[0];
-        let g = x.geometry;
-        let (n, stride) = (g.shape[self.axis], g.strides[self.axis]);
-        let out = &mut cx.outputs[0];
-        let (dtype, size, to) = (out.dtype, out.dtype.size().unwrap_or(1), out.geometry);
-        let mut lines = g;
+        let mut lines = x.geometry;
+        let (n, stride) = (lines.shape[self.axis], lines.strides[self.axis]);
         lines.shape[self.axis] = 1;
-        let mut lines_to = to;
-        lines_to.shape[self.axis] = 1;
-        cx.scratch.resize(cx.scratch.len().max(n), 0.0);
-        let order = &mut cx.scratch[..n];
+        let order = &mut *scratch::of::<u32>(n);
         for line in 0..lines.len() {
-            let (from, base) = (lines.element_offset(line), lines_to.element_offset(line));
-            order
-                .iter_mut()
-                .enumerate()
-                .for_each(|(i, o)| *o = f32::from_bits(i as u32));
-            let at = |i: &f32| from + i.to_bits() as usize * stride;
-            order.sort_unstable_by(|a, b| {
-                self.order(&x, at(a), at(b))
-                    .then(a.to_bits().cmp(&b.to_bits()))
-            });
-            for (k, i) in order.iter().enumerate() {
-                let o = (base + k * to.strides[self.axis]) * size;
-                if self.indices {
-                    store_int(dtype, i.to_bits().into(), &mut out.data[o..o + size]);
-                } else {
-                    let i = at(i) * size;
-                    out.data[o..o + size].copy_from_slice(&x.data[i..i + size]);
+            let from = lines.element_offset(line);
+            self.line(&x, from, order);
+            for (i, out) in cx.outputs.iter_mut().enumerate() {
+                let (dtype, size, mut to) =
+                    (out.dtype, out.dtype.size().unwrap_or(1), out.geometry);
+                let step = to.strides[self.axis];
+                to.shape[self.axis] = 1;
+                let base = to.element_offset(line);
+                let indices = if self.both { i == 1 } else { self.indices };
+                for (k, i) in order.iter().take(self.first).enumerate() {
+                    let o = (base + k * step) * size;
+                    if indices {
+                        store_int(dtype, (*i).into(), &mut out.data[o..o + size]);
+                    } else {
+                        let i = (from + *i as usize * stride) * size;
+                        out.data[o..o + size].copy_from_slice(&x.data[i..i + size]);
+                    }
                 }
             }
         }

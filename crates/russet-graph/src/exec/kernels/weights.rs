@@ -119,9 +119,10 @@ impl Weights {
         })
     }
 
-    /// A dense float matrix.
+    /// A dense float matrix, or several, one under the other.
     pub(crate) fn dense(c: &ConstantData) -> Option<Self> {
-        let (n, k) = matrix(c)?;
+        let (lead, k) = rows_of(c)?;
+        let n = lead.iter().product();
         let float = matches!(c.ty.dtype, DType::F32 | DType::F16 | DType::BF16);
         let Storage::Dense(bytes) = &c.storage else {
             return None;

@@ -1,10 +1,13 @@
 //! Composites: one step each, and the tables that they share.
 
+use std::sync::Arc;
+
 use russet_kernels::elem::Rounding;
 
 use super::{Lower, Lowering, Value, ViewDraft, What};
 use crate::error::OpError;
-use crate::exec::kernels;
+use crate::exec::build::Home;
+use crate::exec::kernels::{self, Instruction, Weights};
 use crate::exec::layout::Layout;
 use crate::exec::view::{Geometry, MAX_RANK};
 use crate::graph::{Node, ValueId};
@@ -42,7 +45,12 @@ impl Lowering<'_> {
                     self.set(id, out.clone());
                     outputs.push(out);
                 }
-                self.emit("gated_delta", kernels::GatedDelta(*op), views, outputs);
+                let kernel = kernels::GatedDelta {
+                    op: *op,
+                    exact: true,
+                };
+                self.emit("gated_delta", kernel, views, outputs);
+                self.mark(What::GatedDelta(*op));
             }
             Op::GatherMm(op) => self.gather_mm(*op, node)?,
             Op::RopeCachedCosSinGather(_) => {
@@ -75,7 +83,7 @@ impl Lowering<'_> {
 
     fn norm(&mut self, op: RmsNorm, node: &Node) -> Lower<()> {
         let x = self.view(node.inputs[0])?;
-        let x = self.contiguous(x);
+        let x = self.in_rows(x);
         let scale = self.view(node.inputs[1])?;
         let scale = self.contiguous(scale);
         let layout = scale
@@ -98,12 +106,12 @@ impl Lowering<'_> {
         let shape = x.layout.shape.clone();
         let (wide, normal) = (self.buffer(kind, &shape), self.buffer(kind, &shape));
         self.emit("cast", kernels::Cast, vec![x], vec![wide.clone()]);
-        self.mark(What::Rows);
+        self.mark(What::Elementwise(vec![Instruction::Load(0)]));
         let inputs = vec![wide, ViewDraft { layout, ..scale }];
         self.emit("rms_norm", kernel, inputs, vec![normal.clone()]);
         self.mark(What::RmsNorm(eps));
         self.emit_for(id, "cast", kernels::Cast, vec![normal])?;
-        self.mark(What::Rows);
+        self.mark(What::Elementwise(vec![Instruction::Load(0)]));
         Ok(())
     }
 
@@ -114,12 +122,16 @@ impl Lowering<'_> {
         }
         let mut kernel_op = op;
         let (mask, sinks) = op.optional(&node.inputs);
-        if op.needs_mask() {
+        // Kernels follow the edge of causal attention where there are as many keys as queries, or more.
+        let extent = |v: &ViewDraft| v.layout.shape[2].as_const();
+        let few_keys = op.causal && extent(&views[0]) > extent(&views[1]);
+        if op.needs_mask() || few_keys {
             let (q, k) = (&views[0].layout.shape, &views[1].layout.shape);
             let full = [q[0].clone(), q[1].clone(), q[2].clone(), k[2].clone()];
             views.push(self.score_mask(op, mask.copied(), &full, views[0].dtype)?);
             kernel_op.mask = true;
             kernel_op.window = 0;
+            kernel_op.causal &= !few_keys;
         }
         if let Some(&id) = sinks {
             views.push(self.view(id)?);
@@ -194,10 +206,25 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A product with a compressed stack whose matrices can be read row by row; `false` for any other.
+    /// A stack of constant matrices, and where their elements lie.
+    fn stack(&self, id: ValueId) -> Option<(Arc<Weights>, Layout)> {
+        match self.values.get(&id)? {
+            Value::Stack { weights, layout } => Some((weights.clone(), layout.clone())),
+            Value::View(ViewDraft {
+                home: Home::Constant(c),
+                layout,
+                ..
+            }) if c.ty.dtype != DType::BF16 => {
+                // Exact products of bf16 that are picked are summed in f32, unlike those that `GatherLinear` does.
+                Some((Arc::new(Weights::dense(c)?), layout.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// A product with a stack whose matrices can be read row by row; `false` for any other.
     fn experts(&mut self, op: GatherMm, node: &Node) -> Lower<bool> {
-        let Some(Value::Stack { weights, layout }) = self.values.get(&node.inputs[1]).cloned()
-        else {
+        let Some((weights, layout)) = self.stack(node.inputs[1]) else {
             return Ok(false);
         };
         let left = self.view(node.inputs[0])?;
@@ -216,6 +243,7 @@ impl Lowering<'_> {
             op,
             weights,
             right,
+            packed: None,
             exact: true,
         };
         self.emit_for(node.outputs[0], "gather_linear", kernel.clone(), inputs)?;
@@ -258,7 +286,11 @@ impl Lowering<'_> {
         let kernel = kernels::Rotate {
             interleaved: op.interleaved,
         };
-        self.emit_for(node.outputs[0], "rope", kernel, inputs)
+        self.emit_for(node.outputs[0], "rope", kernel, inputs)?;
+        self.mark(What::Rope {
+            interleaved: op.interleaved,
+        });
+        Ok(())
     }
 
     /// Tables of the caller without gaps, both in one shape.

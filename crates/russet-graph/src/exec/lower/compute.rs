@@ -7,11 +7,12 @@ use russet_kernels::elem::Rounding;
 use super::{Lower, Lowering, Value, ViewDraft, What, captured};
 use crate::error::OpError;
 use crate::exec::build::Home;
-use crate::exec::kernels::{self, Binary, ReduceKind, Unary, Weights};
+use crate::exec::kernels::{self, Binary, Instruction, ReduceKind, Unary, Weights};
 use crate::exec::layout::Layout;
 use crate::graph::{ConstantData, Node, Storage, ValueId};
 use crate::ops::Op;
 use crate::ops::constant::Constant;
+use crate::ops::gelu::Approximate;
 use crate::ops::scatter_along_axis::ScatterMode;
 use crate::ops::shape::axis;
 use crate::tensor::Tensor;
@@ -53,7 +54,7 @@ impl Lowering<'_> {
             Op::Cast(_) => {
                 let x = self.view(node.inputs[0])?;
                 self.emit_for(node.outputs[0], "cast", kernels::Cast, vec![x])?;
-                self.mark(What::Rows);
+                self.mark(self.function(node));
                 Ok(())
             }
             Op::BroadcastingWhere(_) | Op::Where(_) => self.choose(node),
@@ -174,22 +175,29 @@ impl Lowering<'_> {
     fn unary(&mut self, node: &Node, kernel: impl kernels::Kernel + 'static) -> Lower<()> {
         let x = self.view(node.inputs[0])?;
         self.emit_for(node.outputs[0], node.op.name(), kernel, vec![x])?;
-        self.mark(match node.op {
-            Op::Silu(_) => What::Silu,
-            _ => What::Rows,
-        });
+        self.mark(self.function(node));
         Ok(())
+    }
+
+    /// What a step of one operation on floats is.
+    fn function(&self, node: &Node) -> What {
+        let compares = matches!(node.op, Op::Greater(_) | Op::BroadcastingGreater(_));
+        let last = node.inputs.last().is_some_and(|&id| self.is_float(id));
+        let floats = last && (compares || self.is_float(node.outputs[0]));
+        match operation(&node.op).filter(|_| floats) {
+            Some(operation) => {
+                let loads = (0..node.inputs.len()).map(Instruction::Load);
+                What::Elementwise(loads.chain(operation).collect())
+            }
+            None => What::Rows,
+        }
     }
 
     fn binary(&mut self, node: &Node, kernel: impl kernels::Kernel + 'static) -> Lower<()> {
         let (_, shape) = self.ty(node.outputs[0])?;
         let views = self.broadcasts(&node.inputs, &shape)?;
         self.emit_for(node.outputs[0], node.op.name(), kernel, views)?;
-        self.mark(match node.op {
-            Op::Add(_) | Op::BroadcastingAdd(_) if self.is_float(node.inputs[0]) => What::Add,
-            Op::Mul(_) | Op::BroadcastingMul(_) if self.is_float(node.inputs[0]) => What::Mul,
-            _ => What::Rows,
-        });
+        self.mark(self.function(node));
         Ok(())
     }
 
@@ -210,7 +218,9 @@ impl Lowering<'_> {
     fn choose(&mut self, node: &Node) -> Lower<()> {
         let (_, shape) = self.ty(node.outputs[0])?;
         let views = self.broadcasts(&node.inputs, &shape)?;
-        self.emit_for(node.outputs[0], node.op.name(), kernels::Where, views)
+        self.emit_for(node.outputs[0], node.op.name(), kernels::Where, views)?;
+        self.mark(self.function(node));
+        Ok(())
     }
 
     /// The constant integer in an operand.
@@ -234,12 +244,10 @@ impl Lowering<'_> {
             .iter()
             .map(|&a| axis(a, rank))
             .collect::<Result<Vec<_>, _>>()?;
-        self.emit_for(
-            node.outputs[0],
-            node.op.name(),
-            kernels::Reduce { kind, axes },
-            vec![x],
-        )
+        let kernel = kernels::Reduce { kind, axes };
+        self.emit_for(node.outputs[0], node.op.name(), kernel.clone(), vec![x])?;
+        self.mark(What::Reduce(kernel));
+        Ok(())
     }
 
     fn softmax(&mut self, node: &Node) -> Lower<()> {
@@ -258,16 +266,16 @@ impl Lowering<'_> {
         let x = self.view(node.inputs[0])?;
         let axis = axis(self.axis_of(node, 1)?, x.layout.shape.len())?;
         let descending = self.axis_of(node, 2)? != 0;
-        self.emit_for(
-            node.outputs[0],
-            node.op.name(),
-            kernels::Sort {
-                axis,
-                descending,
-                indices,
-            },
-            vec![x],
-        )
+        let kernel = kernels::Sort {
+            axis,
+            descending,
+            indices,
+            both: false,
+            first: usize::MAX,
+        };
+        self.emit_for(node.outputs[0], node.op.name(), kernel.clone(), vec![x])?;
+        self.mark(What::Sort(kernel));
+        Ok(())
     }
 
     /// The constant a value is, in the file or by decompression.
@@ -386,7 +394,7 @@ impl Lowering<'_> {
         else {
             return None;
         };
-        let weights = Weights::dense(c)?;
+        let weights = Weights::dense(c).filter(|_| c.ty.shape.len() == 2)?;
         let [n, k] = weights.shape().map(Dim::from);
         let transposed = layout.shape == [k.clone(), n] && layout.strides == [Dim::Const(1), k];
         transposed.then(|| Arc::new(weights))
@@ -397,11 +405,7 @@ impl Lowering<'_> {
         if let Some(weights) = self.right_weights(right) {
             let x = self.view(node.inputs[0])?;
             let x = self.contiguous(x);
-            let kernel = kernels::Linear {
-                weights: weights.clone(),
-                exact: true,
-            };
-            self.emit_for(id, "linear", kernel, vec![x])?;
+            self.emit_for(id, "linear", kernels::Linear(weights.clone()), vec![x])?;
             self.mark(What::Linear(weights));
             return Ok(());
         }
@@ -509,6 +513,39 @@ impl Lowering<'_> {
         };
         self.emit(node.op.name(), kernel, inputs, outputs);
         Ok(())
+    }
+}
+
+/// What an operation does with the values of its operands, all floats but the condition of a choice; nothing where the kernels
+/// have no such function, and a cast has none to compute.
+fn operation(op: &Op) -> Option<Option<Instruction>> {
+    use russet_kernels::elementwise::{Binary as B, Unary as U};
+    let unary = |op| Some(Some(Instruction::Unary(op)));
+    let binary = |op| Some(Some(Instruction::Binary(op)));
+    match op {
+        Op::Cast(_) => Some(None),
+        Op::Silu(_) => unary(U::Silu),
+        Op::Sigmoid(_) => unary(U::Sigmoid),
+        Op::Tanh(_) => unary(U::Tanh),
+        Op::Exp(_) => unary(U::Exp),
+        Op::Log(_) => unary(U::Log),
+        Op::Sin(_) => unary(U::Sin),
+        Op::Cos(_) => unary(U::Cos),
+        Op::Sqrt(_) => unary(U::Sqrt),
+        Op::Rsqrt(_) => unary(U::Rsqrt),
+        Op::Abs(_) => unary(U::Abs),
+        Op::Gelu(gelu) => match gelu.approximate {
+            Approximate::None => unary(U::Gelu),
+            Approximate::Tanh => unary(U::GeluTanh),
+            Approximate::Sigmoid => None,
+        },
+        Op::Add(_) | Op::BroadcastingAdd(_) => binary(B::Add),
+        Op::Sub(_) | Op::BroadcastingSub(_) => binary(B::Sub),
+        Op::Mul(_) | Op::BroadcastingMul(_) => binary(B::Mul),
+        Op::Divide(_) | Op::BroadcastingDivide(_) => binary(B::Div),
+        Op::Greater(_) | Op::BroadcastingGreater(_) => binary(B::Greater),
+        Op::BroadcastingWhere(_) | Op::Where(_) => Some(Some(Instruction::Select)),
+        _ => None,
     }
 }
 

@@ -13,12 +13,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::build::{Home, PlanError, unplannable};
-use super::kernels::{self, Kernel, Packed, Weights};
+use super::kernels::{self, Factor, Instruction, Kernel, Weights};
 use super::layout::Layout;
 use crate::error::OpError;
 use crate::graph::{ConstantData, Graph, Module, Node, Storage, ValueId};
 use crate::infer::Facts;
 use crate::ops::constant::Constant;
+use crate::ops::gated_delta_update::GatedDeltaUpdate;
 use crate::ops::gather_mm::GatherMm;
 use crate::ops::scaled_dot_product_attention::ScaledDotProductAttention;
 use crate::ops::{Known, Op};
@@ -46,38 +47,57 @@ pub(crate) struct StepDraft {
 }
 
 impl StepDraft {
-    /// The packed products of the step; none where it is something else.
-    pub(crate) fn products(&self) -> &[Packed] {
+    /// The products of the step; none where it is something else, or exact.
+    pub(crate) fn products(&self) -> &[Factor] {
         match &self.what {
-            What::Packed(products) => products,
+            What::Products(products) => products,
             _ => &[],
         }
     }
 }
 
-/// What fusion knows of a step. All but the first five work row by row: a row of the result depends on that row of the operands.
+/// What fusion knows of a step. [`What::by_rows`] tells which work row by row.
 #[derive(Debug)]
 pub(crate) enum What {
     Other,
-    /// Attention; not by rows, since its rows read a context.
+    /// Attention.
     Attention(ScaledDotProductAttention),
-    /// A product of two views; not by rows, since it has leading axes of its own.
+    /// A product of two views.
     Matmul,
-    /// A product of matrices picked from stacks; not by rows either.
+    /// A product of matrices picked from stacks.
     Gathered(GatherMm),
     /// The same with a compressed stack.
     Experts(kernels::GatherLinear),
+    Sort(kernels::Sort),
+    Reduce(kernels::Reduce),
+    /// A weighted sum of rows.
+    Weighted,
+    GatedDelta(GatedDeltaUpdate),
     /// Something without further meaning.
     Rows,
     /// The norm with this epsilon.
     RmsNorm(f32),
+    /// A rotation.
+    Rope {
+        interleaved: bool,
+    },
     /// The product with these weights.
     Linear(Arc<Weights>),
-    /// Products with packed weights.
-    Packed(Vec<Packed>),
-    Add,
-    Mul,
-    Silu,
+    /// Products that are not exact.
+    Products(Vec<Factor>),
+    /// A function of floats, element by element.
+    Elementwise(Vec<Instruction>),
+}
+
+impl What {
+    /// Whether a row of the result depends on nothing but that row of the operands.
+    pub(crate) fn by_rows(&self) -> bool {
+        let rows = matches!(
+            self,
+            Self::Rows | Self::RmsNorm(_) | Self::Linear(_) | Self::Products(_)
+        );
+        rows || matches!(self, Self::Elementwise(_))
+    }
 }
 
 /// Memory for the results of steps.

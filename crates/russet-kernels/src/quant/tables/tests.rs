@@ -47,7 +47,7 @@ impl Parts {
         let lines = shape.rows / shape.vector;
         let tables = shape
             .palette
-            .map_or(0, |p| blocks(p, lines) * shape.vector << bits);
+            .map_or(0, |p| (blocks(p, lines) * shape.vector) << bits);
         let scales = shape.scale.map_or(0, |p| blocks(p, shape.rows));
         let (tables, scales) = (halves(tables, 0.5), halves(scales, 0.1));
         Self {

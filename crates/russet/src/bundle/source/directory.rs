@@ -1,30 +1,19 @@
-//! Where the files of a bundle come from.
+//! A bundle in a folder. Links are followed: download caches are made of them.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Files by relative path, parts separated by `/`.
-pub trait Source {
-    /// Reads a whole file.
-    fn read(&self, name: &str) -> io::Result<Vec<u8>>;
+use russet_kernels::mem::{FileMap, SharedBytes};
 
-    /// Whether a file or directory is there.
-    fn exists(&self, name: &str) -> bool;
+use super::{Entry, Source};
 
-    /// The names in a directory, sorted; `""` is the bundle itself. None where the directory is not there.
-    fn list(&self, directory: &str) -> io::Result<Vec<String>>;
-
-    /// What to call it in messages; its extension is checked before anything is read.
-    fn location(&self) -> &Path;
-}
-
-/// A directory.
+/// A folder.
 #[derive(Clone, Debug)]
 pub struct DirectorySource(PathBuf);
 
 impl DirectorySource {
-    /// The directory at a path; nothing is read yet.
+    /// The folder at a path; nothing is read yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
@@ -45,18 +34,29 @@ pub(crate) fn regular(path: &Path) -> io::Result<()> {
 }
 
 impl Source for DirectorySource {
+    fn find(&self, name: &str) -> Option<Entry> {
+        let kind = |m: Metadata| match (m.is_file(), m.is_dir()) {
+            (true, _) => Entry::File(m.len()),
+            (_, true) => Entry::Folder,
+            _ => Entry::Special,
+        };
+        fs::metadata(self.0.join(name)).ok().map(kind)
+    }
+
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let path = self.0.join(name);
         regular(&path)?;
         fs::read(path)
     }
 
-    fn exists(&self, name: &str) -> bool {
-        self.0.join(name).exists()
+    fn map(&self, name: &str) -> io::Result<SharedBytes> {
+        let path = self.0.join(name);
+        regular(&path)?;
+        FileMap::open(path).map(SharedBytes::from_map)
     }
 
-    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
-        let entries = match fs::read_dir(self.0.join(directory)) {
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(self.0.join(folder)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other?,
         };

@@ -1,49 +1,24 @@
 //! Bundles as data: metadata in, fields or error out.
 
-use std::collections::HashMap;
-use std::io;
-use std::path::{Path, PathBuf};
+mod kinds;
 
 use super::*;
 
-/// A bundle in memory that counts reads.
-struct Memory {
-    files: HashMap<&'static str, String>,
-    location: PathBuf,
+fn bundle(metadata: &str) -> MemorySource {
+    with(metadata, "m.aimodel/main.mlirb")
 }
 
-impl Source for Memory {
-    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        self.files
-            .get(name)
-            .map(|s| s.clone().into_bytes())
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    fn exists(&self, name: &str) -> bool {
-        self.files.contains_key(name)
-    }
-
-    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
-        assert_eq!(directory, "", "all files of these tests lie at the top");
-        Ok(self.files.keys().map(|k| (*k).to_owned()).collect())
-    }
-
-    fn location(&self) -> &Path {
-        &self.location
-    }
+/// A bundle of metadata and one more file.
+fn with(metadata: &str, file: &str) -> MemorySource {
+    files(&[("metadata.json", metadata), (file, "")])
 }
 
-fn bundle(metadata: &str) -> Memory {
-    let files = [
-        ("metadata.json", metadata.to_owned()),
-        ("m.aimodel", String::new()),
-    ]
-    .into();
-    Memory {
-        files,
-        location: "b".into(),
-    }
+fn files(files: &[(&str, &str)]) -> MemorySource {
+    files
+        .iter()
+        .fold(MemorySource::new("b"), |source, (name, text)| {
+            source.with(name, text.as_bytes().to_vec()).unwrap()
+        })
 }
 
 fn error(metadata: &str) -> String {
@@ -184,21 +159,14 @@ fn checks_have_an_order() {
 #[test]
 fn a_path_to_an_asset_is_refused_before_any_read() {
     for extension in ["aimodel", "aimodelc", "AIMODEL"] {
-        let source = Memory {
-            files: HashMap::new(),
-            location: format!("x.{extension}").into(),
-        };
+        let source = MemorySource::new(format!("x.{extension}"));
         assert!(matches!(
             ModelBundle::read(&source),
             Err(BundleError::PointedAtModelAsset(_))
         ));
     }
-    let empty = Memory {
-        files: HashMap::new(),
-        location: "x".into(),
-    };
     assert!(matches!(
-        ModelBundle::read(&empty),
+        ModelBundle::read(&MemorySource::new("x")),
         Err(BundleError::MissingMetadata(_))
     ));
 }
@@ -234,9 +202,7 @@ fn a_compiled_asset_says_what_it_was_compiled_for() {
         (GOOD, "m2.aimodelc", "asset 'main' not found at b/m.aimodel"),
     ];
     for (metadata, file, expected) in cases {
-        let mut b = bundle(metadata);
-        b.files.remove("m.aimodel");
-        b.files.insert(file, String::new());
+        let b = with(metadata, &format!("{file}/main.mlirb"));
         let text = LanguageBundle::read(&b).unwrap_err().to_string();
         assert!(text.starts_with(expected), "{text}");
     }
