@@ -406,7 +406,8 @@ impl Tables {
         for i in 1 << w.bits..MAX_LANES {
             self.plain[i] = self.plain[i - (1 << w.bits)];
         }
-        self.scaled = self.plain;
+        let used = (1 << w.bits).max(MAX_LANES);
+        self.scaled[..used].copy_from_slice(&self.plain[..used]);
         true
     }
 

@@ -270,7 +270,7 @@ impl Tables {
         Some((rows, self.k))
     }
 
-    /// The kind of what codes stand for, before it is scaled.
+    /// The matrix in the kernels' terms.
     pub(super) fn rows(&self, rounding: Rounding) -> Option<TableRows<'_>> {
         let palette = match &self.palette {
             Some((tables, vector)) => Some(Palette {

@@ -44,9 +44,6 @@ impl Lowering<'_> {
         if let Op::OpaqueKernel(kernel) = &node.op {
             return Err(kernel.refusal());
         }
-        if matches!(node.op, Op::LutToDense(_)) && self.palette(node)? {
-            return Ok(());
-        }
         if !self.plain_kinds(node) {
             return self.reference(node);
         }
@@ -351,7 +348,10 @@ impl Lowering<'_> {
     }
 
     /// Keeps a palette compressed where kernels read it: tables of plain floats, or of anything that is scaled to such.
-    fn palette(&mut self, node: &Node) -> Lower<bool> {
+    pub(super) fn palette_node(&mut self, node: &Node) -> Lower<bool> {
+        if !matches!(node.op, Op::LutToDense(_)) {
+            return Ok(false);
+        }
         let id = node.outputs[0];
         let (Some(indices), Some(lut)) = (
             self.constant_of(node.inputs[0]),

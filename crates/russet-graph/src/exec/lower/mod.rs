@@ -288,7 +288,7 @@ impl<'a> Lowering<'a> {
             self.values.insert(node.outputs[0], value);
             return Ok(());
         }
-        if self.composite_node(node)? {
+        if self.composite_node(node)? || self.palette_node(node)? {
             return Ok(());
         }
         self.compute_node(node)
