@@ -144,7 +144,7 @@ fn layers_are_planned_as_few_steps() {
         let bundle = bundles().into_iter().find(|b| b.ends_with(name));
         let mut options = OpenOptions::default();
         options.all_logits = true;
-        let model = Model::open(&bundle.expect(name), &options).expect("a model");
+        let model = Model::open(bundle.expect(name), &options).expect("a model");
         let tables = |name: &&str| *name != "rope_tables";
         let steps: Vec<&str> = model
             .function()

@@ -5,6 +5,8 @@
 //! second, and the larger of the two shares of the limits: of reading where a kernel waits for memory, of the multiply-adds that it is
 //! made of where it computes.
 
+#![allow(clippy::disallowed_macros, reason = "it prints its table")]
+
 mod limits;
 mod weights;
 

@@ -121,7 +121,7 @@ fn looked_up(
         return;
     }
     let data = codes(rows * k * bits / 8);
-    let halves = numbers((rows * k / 32).max(rows / 32 << bits));
+    let halves = numbers((rows * k / 32).max((rows / 32) << bits));
     let numbers = Elements::Floats(Floats::F16(&halves));
     let palette = Palette {
         tables: Grid {
