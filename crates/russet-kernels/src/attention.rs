@@ -875,156 +875,120 @@ mod tests {
         assert!(!disjoint((4, 4), (10, 32), 8));
     }
 
+    /// Keys or values as half precision, as codes, and as what the codes stand for.
+    struct Kept {
+        codes: Vec<u8>,
+        meant: Vec<f32>,
+    }
+
+    impl Kept {
+        fn new(random: &mut Random, rows: usize, d: usize) -> Self {
+            let given: Vec<f16> = random
+                .floats(rows * d)
+                .into_iter()
+                .map(f16::from_f32)
+                .collect();
+            let mut codes = vec![0; rows * cached_width(d)];
+            for (row, out) in given.chunks(d).zip(codes.chunks_mut(cached_width(d))) {
+                cache_row(row, out);
+            }
+            let mut meant = Vec::new();
+            for (row, kept) in given.chunks(d).zip(codes.chunks(cached_width(d))) {
+                let (kept, tail) = kept.split_at(d);
+                let scale = <u8 as Cached>::scale(tail);
+                for (x, code) in row.iter().zip(kept) {
+                    meant.push(f32::from(code.cast_signed()) * scale);
+                    let error = (x.to_f32() - meant[meant.len() - 1]).abs();
+                    assert!(error <= 0.51 * scale, "{error} of {scale}");
+                }
+            }
+            Self { codes, meant }
+        }
+    }
+
+    /// All rows of a head one after the other.
+    fn in_rows<T>(data: &[T], rows: usize, width: usize) -> Heads<'_, T> {
+        Heads {
+            data,
+            head_stride: rows * width,
+            row_stride: width,
+        }
+    }
+
+    /// The results of `m` queries a head.
+    fn results<T: Elem, C: Cached>(isa: Isa, a: &Attention<'_, T, C>) -> Vec<f32> {
+        let mut out = vec![T::ZERO; a.heads * a.m * a.dv];
+        let place = HeadsMut {
+            data: &mut out,
+            head_stride: a.m * a.dv,
+            row_stride: a.dv,
+        };
+        attention_on(isa, &Pool::new(2), a, place);
+        out.into_iter().map(T::to_f32).collect()
+    }
+
+    /// Causal attention of `(heads, kv_heads, m, s, d)`.
+    fn causal<'a, T, C>(
+        (heads, kv_heads, m, s, d): (usize, usize, usize, usize, usize),
+        window: Option<usize>,
+        (q, k, v): (Heads<'a, T>, Heads<'a, C>, Heads<'a, C>),
+    ) -> Attention<'a, T, C> {
+        Attention {
+            q,
+            k,
+            v,
+            heads,
+            kv_heads,
+            m,
+            s,
+            d,
+            dv: d,
+            scale: 1.0 / (d as f32).sqrt(),
+            causal: true,
+            window,
+            mask: None,
+            sinks: None,
+            exact: false,
+        }
+    }
+
     /// Rows kept as codes give what the rows give that the codes stand for.
     #[test]
     fn codes_are_read_as_the_rows_they_stand_for() {
-        let pool = Pool::new(2);
-        for (heads, kv_heads, m, s, d, window) in [
-            (4, 2, 1, 200, 64, None),
-            (9, 3, 1, 65, 40, Some(30)),
-            (4, 1, 7, 90, 32, None),
-            (6, 3, 33, 150, 64, Some(40)),
+        for (shape, window) in [
+            ((4, 2, 1, 200, 64), None),
+            ((9, 3, 1, 65, 40), Some(30)),
+            ((4, 1, 7, 90, 32), None),
+            ((6, 3, 33, 150, 64), Some(40)),
         ] {
+            let (heads, kv_heads, m, s, d) = shape;
             let mut random = Random::new((m * s) as u64);
-            let half = |x: Vec<f32>| x.into_iter().map(f16::from_f32).collect::<Vec<_>>();
-            let q = half(random.floats(heads * m * d));
-            let rows = [0; 2].map(|_| half(random.floats(kv_heads * s * d)));
+            let half: Vec<f16> = random
+                .floats(heads * m * d)
+                .into_iter()
+                .map(f16::from_f32)
+                .collect();
+            let wide: Vec<f32> = half.iter().map(|x| x.to_f32()).collect();
+            let [k, v] = [0; 2].map(|_| Kept::new(&mut random, kv_heads * s, d));
             let long = cached_width(d);
-            let kept = rows.clone().map(|rows| {
-                let mut kept = vec![0; kv_heads * s * long];
-                for (row, out) in rows.chunks(d).zip(kept.chunks_mut(long)) {
-                    cache_row(row, out);
-                }
-                kept
-            });
-            let meant = kept.clone().map(|kept| {
-                let row = |row: &[u8]| {
-                    let (codes, tail) = row.split_at(d);
-                    let scale = <u8 as Cached>::scale(tail);
-                    codes
-                        .iter()
-                        .map(|c| f32::from(c.cast_signed()) * scale)
-                        .collect::<Vec<_>>()
-                };
-                kept.chunks(long).flat_map(row).collect::<Vec<f32>>()
-            });
-            for (row, (meant, scale)) in rows[0]
-                .chunks(d)
-                .zip(meant[0].chunks(d).zip(kept[0].chunks(long)))
-            {
-                let step = <u8 as Cached>::scale(&scale[d..]);
-                for (x, y) in row.iter().zip(meant) {
-                    assert!((x.to_f32() - y).abs() <= 0.51 * step);
-                }
-            }
-            fn heads_of<T>(data: &[T], rows: usize, width: usize) -> Heads<'_, T> {
-                Heads {
-                    data,
-                    head_stride: rows * width,
-                    row_stride: width,
-                }
-            }
-            let attention = |q| Attention {
-                q,
-                k: heads_of(&kept[0], s, long),
-                v: heads_of(&kept[1], s, long),
-                heads,
-                kv_heads,
-                m,
-                s,
-                d,
-                dv: d,
-                scale: 1.0 / (d as f32).sqrt(),
-                causal: true,
-                window,
-                mask: None,
-                sinks: None,
-                exact: false,
-            };
-            let wide: Vec<f32> = q.iter().map(|x| x.to_f32()).collect();
-            let a = attention(heads_of(&wide, m, d));
-            let plain = Attention::<f32> {
-                q: a.q,
-                k: heads_of(&meant[0], s, d),
-                v: heads_of(&meant[1], s, d),
-                heads,
-                kv_heads,
-                m,
-                s,
-                d,
-                dv: d,
-                scale: a.scale,
-                causal: true,
-                window,
-                mask: None,
-                sinks: None,
-                exact: false,
-            };
-            fn place<T>(data: &mut [T], rows: usize, width: usize) -> HeadsMut<'_, T> {
-                HeadsMut {
-                    data,
-                    head_stride: rows * width,
-                    row_stride: width,
-                }
-            }
+            let codes = || (in_rows(&k.codes, s, long), in_rows(&v.codes, s, long));
+            let meant = (
+                in_rows(&wide, m, d),
+                in_rows(&k.meant, s, d),
+                in_rows(&v.meant, s, d),
+            );
+            let meant = causal(shape, window, meant);
+            let kept = causal(shape, window, (in_rows(&wide, m, d), codes().0, codes().1));
+            let halves = causal(shape, window, (in_rows(&half, m, d), codes().0, codes().1));
             for isa in Isa::available() {
-                let mut want = vec![0.0; heads * m * d];
-                attention_on(
-                    *isa,
-                    &pool,
-                    &plain,
-                    HeadsMut {
-                        data: &mut want,
-                        head_stride: m * d,
-                        row_stride: d,
-                    },
-                );
-                let mut got = vec![0.0; heads * m * d];
-                attention_on(
-                    *isa,
-                    &pool,
-                    &a,
-                    HeadsMut {
-                        data: &mut got,
-                        head_stride: m * d,
-                        row_stride: d,
-                    },
-                );
-                let worst = want
-                    .iter()
-                    .zip(&got)
-                    .map(|(a, b)| (a - b).abs())
-                    .fold(0.0, f32::max);
-                assert!(worst < 1e-5, "{} {m} queries: {worst}", isa.name());
-                let mut half = vec![f16::ZERO; heads * m * d];
-                attention_on(
-                    *isa,
-                    &pool,
-                    &Attention {
-                        q: heads_of(&q, m, d),
-                        k: a.k,
-                        v: a.v,
-                        heads,
-                        kv_heads,
-                        m,
-                        s,
-                        d,
-                        dv: d,
-                        scale: a.scale,
-                        causal: true,
-                        window,
-                        mask: None,
-                        sinks: None,
-                        exact: false,
-                    },
-                    place(&mut half, m, d),
-                );
-                let worst = want
-                    .iter()
-                    .zip(&half)
-                    .map(|(a, b)| (a - b.to_f32()).abs())
-                    .fold(0.0, f32::max);
-                assert!(worst < 4e-3, "{} {m} halves: {worst}", isa.name());
+                let want = results(*isa, &meant);
+                let worst = |got: Vec<f32>| {
+                    let each = want.iter().zip(got).map(|(a, b)| (a - b).abs());
+                    each.fold(0.0, f32::max)
+                };
+                let (kept, halves) = (worst(results(*isa, &kept)), worst(results(*isa, &halves)));
+                assert!(kept < 1e-5, "{} {shape:?}: {kept}", isa.name());
+                assert!(halves < 4e-3, "{} {shape:?}, halves: {halves}", isa.name());
             }
         }
     }
