@@ -75,8 +75,30 @@ fn turn(engine: &mut dyn Engine, dice: &mut Dice) -> Vec<Token> {
     prompt
 }
 
+/// What is called a tie where sums are made in another order: a part of the largest logit. Exact precision has none.
+const TIE: f32 = 0.002;
+
+/// Both engines go on with their likeliest tokens, which are the same, or as likely as makes no difference.
+fn agree(engine: &mut dyn Engine, fresh: &mut dyn Engine, count: usize, tie: f32, name: &str) {
+    for _ in 0..count {
+        let (got, want) = (engine.logits().argmax(), fresh.logits().argmax());
+        if got != want {
+            let row = fresh.logits().to_vec();
+            let largest = row.iter().fold(0.0_f32, |m, l| m.max(l.abs()));
+            let apart = row[want as usize] - row[got as usize];
+            assert!(
+                apart <= tie * largest,
+                "{name}: {got} for {want}, {apart} of {largest} apart"
+            );
+            return;
+        }
+        engine.feed(&[got], NEVER).expect("a token");
+        fresh.feed(&[got], NEVER).expect("a token");
+    }
+}
+
 /// Two sessions over one model take turns; after each turn the engine says what a fresh one says.
-fn converse(model: &Model, seed: u64, turns: usize, name: &str) {
+fn converse(model: &Model, seed: u64, turns: usize, tie: f32, name: &str) {
     let mut dice = Dice::new(seed);
     let mut sessions = [
         model.engine().expect("an engine"),
@@ -88,13 +110,11 @@ fn converse(model: &Model, seed: u64, turns: usize, name: &str) {
         let mut fresh = model.engine().expect("an engine");
         fresh.feed(&prompt, NEVER).expect("a prompt");
         let count = 1 + dice.below(4);
-        let (got, want) = (greedy(engine, count), greedy(&mut *fresh, count));
-        assert_eq!(
-            got,
-            want,
+        let name = format!(
             "{name}, seed {seed}, turn {turn_number}: {} tokens",
             prompt.len()
         );
+        agree(engine, &mut *fresh, count, tie, &name);
     }
 }
 
@@ -107,13 +127,13 @@ fn random_conversations_match_fresh_runs() {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        for precision in [Precision::Exact, Precision::Fast] {
+        for (precision, tie) in [(Precision::Exact, 0.0), (Precision::Fast, TIE)] {
             let model = open(&bundle, |o| {
                 o.precision = precision;
                 o.chunk = Some(16);
             });
             for seed in 0..15 {
-                converse(&model, seed, 6, &format!("{name}, {precision:?}"));
+                converse(&model, seed, 6, tie, &format!("{name}, {precision:?}"));
                 conversations += 1;
             }
         }
@@ -264,7 +284,7 @@ fn a_window_holds_what_a_fresh_run_over_it_holds() {
             o.precision = Precision::Exact;
         });
         for seed in 0..6 {
-            converse(&model, seed, 10, name);
+            converse(&model, seed, 10, 0.0, name);
         }
     }
 }
@@ -458,7 +478,7 @@ fn caches_of_eight_bits_say_nearly_the_same_in_half_the_memory() {
         assert!(cosine > 0.9995 && a != b, "{}: {cosine}", bundle.display());
         checked += 1;
         for seed in 0..3 {
-            converse(&model, seed, 5, "int8");
+            converse(&model, seed, 5, TIE, "int8");
         }
     }
     assert!(checked >= 5, "{checked}");
