@@ -2,7 +2,7 @@
 //!
 //! What other readers accept silently is what an audit is for (contract B §10.2): metadata that records what was asked of an
 //! exporter and not what it did, a tokenizer that would be fetched from a network, inputs in an order that an engine by
-//! position gets wrong. A [`Subject`] is the bundle, read once as far as it can be; [`CHECKS`] look at it one after another; what they
+//! position gets wrong. A `Subject` is the bundle, read once as far as it can be; `CHECKS` look at it one after another; what they
 //! can find is the list [`RULES`]. Weights are not read unless digests are asked for.
 
 mod compression;
