@@ -1,19 +1,23 @@
-"""Palettize small linear layers as `coreai-opt` does, and write their assets with what torch computes.
+"""Palettize small linear layers as `coreai-opt` does, and write their assets with what the Core AI runtime computes.
 
     python palettes.py --out DIR
 
 needs `coreai-core`, `coreai-opt`, `coreai-torch` and `torch` (1.0.0b2, 0.2.1, 0.4.1 and 2.9 were used). Every palette becomes
-`DIR/lut_to_dense/linear_NAME.aimodel` and a `.safetensors` with the input `in.x` and torch's own result `out.y`, in float32. `cargo xtask
+`DIR/model/palette_NAME.aimodel` and a `.safetensors` with the input `in.x` and the runtime's result `out.y`, in float32. `cargo xtask
 conformance ops DIR` runs them.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import coreai_torch
+import numpy as np
 import torch
+from coreai.runtime import NDArray
 from coreai_opt.palettization import KMeansPalettizer, KMeansPalettizerConfig, ModuleKMeansPalettizerConfig, PalettizationSpec
 from coreai_opt.palettization.spec import PerGroupedChannelGranularity as Groups
 from coreai_opt.quantization.spec import QuantizationScheme, QuantizationSpec
@@ -35,10 +39,17 @@ SPECS = {
 }
 
 
+async def run(asset: Any, x: np.ndarray) -> np.ndarray:
+    """What the runtime computes."""
+    async with asset.executable() as model:
+        results = await model.load_function("main")(inputs={"x": NDArray(x)})
+        return np.array(results["y"].numpy())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    folder = parser.parse_args().out / "lut_to_dense"
+    folder = parser.parse_args().out / "model"
     folder.mkdir(parents=True, exist_ok=True)
     for name, spec in SPECS.items():
         torch.manual_seed(1)
@@ -46,7 +57,7 @@ def main() -> None:
         config = KMeansPalettizerConfig(global_config=ModuleKMeansPalettizerConfig(
             op_state_spec={"weight": spec}, enable_fast_kmeans_mode=spec.cluster_dim == 1))
         palettizer = KMeansPalettizer(model.requires_grad_(False), config)
-        y = palettizer.prepare((x,))(x).detach().contiguous()
+        palettizer.prepare((x,))(x)
 
         def export(m: nn.Module, x: Tensor = x) -> torch.export.ExportedProgram:
             with torch.no_grad():
@@ -59,8 +70,9 @@ def main() -> None:
         program = converter.to_coreai()
         if hasattr(program, "optimize"):  # older releases; newer ones do it while converting
             program.optimize()
-        program.save_asset(folder / f"linear_{name}.aimodel")
-        save_file({"in.x": x, "out.y": y}, folder / f"linear_{name}.safetensors")
+        asset = program.save_asset(folder / f"palette_{name}.aimodel")
+        y = torch.from_numpy(asyncio.run(run(asset, x.numpy())))
+        save_file({"in.x": x, "out.y": y}, folder / f"palette_{name}.safetensors")
         print(name, tuple(y.shape))
 
 
