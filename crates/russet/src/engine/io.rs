@@ -103,14 +103,19 @@ impl Io {
     ///
     /// # Errors
     /// [`EngineError::Contract`] where it takes other inputs or states than the first, or returns something.
-    pub fn of_prefill(plan: &Plan, main: &Self, states: &[PlanState]) -> Result<Self, EngineError> {
+    pub fn of_prefill(
+        plan: &Plan,
+        main: &Self,
+        states: &[PlanState],
+        kinds: &[(String, String)],
+    ) -> Result<Self, EngineError> {
         if let Some(output) = plan.outputs().next() {
             let reason = format!(
                 "it returns {output:?}, and should fill states only: export the model again"
             );
             return Err(broken(plan, reason));
         }
-        let this = Self::of_inputs(plan, &[])?;
+        let this = Self::of_inputs(plan, kinds)?;
         let names = |io: &Self| (io.tokens.clone(), io.positions.clone(), io.mask.clone());
         if names(&this) != names(main) {
             return Err(broken(

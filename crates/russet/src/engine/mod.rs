@@ -172,6 +172,15 @@ pub fn resume(
     Ok(kept)
 }
 
+/// Going back to where nothing has been yet.
+fn check_held(to: usize, held: usize) -> Result<(), EngineError> {
+    if to <= held {
+        return Ok(());
+    }
+    let reason = format!("only {held} tokens are held");
+    Err(EngineError::Rewind { to, reason })
+}
+
 /// Room that has been asked for and is not there.
 fn check_room(held: usize, new: usize, limit: usize) -> Result<(), EngineError> {
     if new == 0 {

@@ -16,7 +16,7 @@ use russet_kernels::threads::Pool;
 use super::snapshot::{held_state, put_state};
 use super::{
     Capabilities, Engine, EngineError, Io, KvCacheStrategy, Logits, MaskInput, Rewinding, Snapshot,
-    StateKind, Token, check_room,
+    StateKind, Token, check_held, check_room,
 };
 
 /// Tokens that growing caches have room for at first.
@@ -99,7 +99,7 @@ impl SequentialEngine {
         let room = first_room(growing, &mut options);
         let states = States::new(&plan, |_, _| room)?;
         let prefill = prefill
-            .map(|p| Prefill::new(p, &plan, &io, &pool))
+            .map(|p| Prefill::new(p, (&plan, &io), &pool, &options.states))
             .transpose()?;
         Ok(Self {
             executor: Executor::new(plan, pool),
@@ -287,9 +287,14 @@ fn first_room(growing: bool, options: &mut EngineOptions) -> usize {
 }
 
 impl Prefill {
-    fn new(plan: Arc<Plan>, main: &Plan, io: &Io, pool: &Arc<Pool>) -> Result<Self, EngineError> {
+    fn new(
+        plan: Arc<Plan>,
+        (main, io): (&Plan, &Io),
+        pool: &Arc<Pool>,
+        kinds: &[(String, String)],
+    ) -> Result<Self, EngineError> {
         let states = main.states();
-        let own = Io::of_prefill(&plan, io, states)?;
+        let own = Io::of_prefill(&plan, io, states, kinds)?;
         let at = |name: &str| states.iter().position(|s| *s.name == *name).unwrap_or(0);
         let order: Vec<usize> = plan.states().iter().map(|s| at(&s.name)).collect();
         let mut back = vec![0; order.len()];
@@ -345,10 +350,8 @@ impl Engine for SequentialEngine {
 
     fn rewind(&mut self, to: usize) -> Result<(), EngineError> {
         let held = self.history.len();
+        check_held(to, held)?;
         let refused = |reason: String| Err(EngineError::Rewind { to, reason });
-        if to > held {
-            return refused(format!("only {held} tokens are held"));
-        }
         if to == 0 {
             self.clear();
             return Ok(());

@@ -15,7 +15,7 @@ use super::ladder::{Ladder, Rung, select};
 use super::snapshot::{held_state, put_state};
 use super::{
     Capabilities, Engine, EngineError, Logits, Rewinding, Snapshot, StateKind, StateRole, Token,
-    check_room,
+    check_held, check_room,
 };
 
 /// What is added to the score of a position that may not be seen (F 1.4).
@@ -386,10 +386,7 @@ impl Engine for StaticShapeEngine {
 
     fn rewind(&mut self, to: usize) -> Result<(), EngineError> {
         let held = self.history.len();
-        if to > held {
-            let reason = format!("only {held} tokens are held");
-            return Err(EngineError::Rewind { to, reason });
-        }
+        check_held(to, held)?;
         if to != held && to != 0 && self.capabilities().rewinding != Rewinding::Anywhere {
             let reason = "a state of this model cannot be taken back".into();
             return Err(EngineError::Rewind { to, reason });

@@ -5,7 +5,7 @@
 //! those that stay are processed anew, at the positions they have now. What is held depends on the number of tokens alone, not on how
 //! they came, so that every engine after the same tokens holds the same. A token costs at most one more that is read as a prompt.
 
-use super::{Capabilities, Engine, EngineError, Logits, Rewinding, Snapshot, Token};
+use super::{Capabilities, Engine, EngineError, Logits, Rewinding, Snapshot, Token, check_held};
 
 /// See the module page.
 #[derive(Debug)]
@@ -134,10 +134,7 @@ impl<E: Engine> Engine for Windowed<E> {
 
     fn rewind(&mut self, to: usize) -> Result<(), EngineError> {
         let held = self.history.len();
-        if to > held {
-            let reason = format!("only {held} tokens are held");
-            return Err(EngineError::Rewind { to, reason });
-        }
+        check_held(to, held)?;
         let forgotten = self.window.forgotten(held);
         if to == 0 {
             self.engine.rewind(0)?;

@@ -17,6 +17,11 @@ fn module(name: &str) -> Module {
     open_module(&asset(name)).unwrap()
 }
 
+fn main_of(module: &mut Module) -> &mut Graph {
+    let found = module.graphs.iter_mut().find(|g| &*g.name == "main");
+    found.unwrap()
+}
+
 fn runnable(module: Module) -> Result<Runnable, Error> {
     Runnable::new(module, "main", 512, &OpenOptions::default())
 }
@@ -99,11 +104,7 @@ fn a_second_function_that_returns_something_is_refused() {
 /// A program that takes eight tokens at a time.
 fn eight() -> Module {
     let mut module = module("llama");
-    let main = module
-        .graphs
-        .iter_mut()
-        .find(|g| &*g.name == "main")
-        .unwrap();
+    let main = main_of(&mut module);
     let ids = main.body.args[0].index();
     for ty in [&mut main.inputs[0].ty, &mut main.values[ids]] {
         let Type::Tensor(ty) = ty else {
@@ -176,23 +177,14 @@ fn programs_have_digests_of_their_own() {
 #[test]
 fn a_function_that_is_no_language_model_says_why() {
     let mut renamed = module("llama");
-    renamed
-        .graphs
-        .iter_mut()
-        .find(|g| &*g.name == "main")
-        .unwrap()
-        .name = "other".into();
+    main_of(&mut renamed).name = "other".into();
     let error = runnable(renamed).err().unwrap().to_string();
     assert!(
         error.contains("no function \"main\"; it has other"),
         "{error}"
     );
     let mut module = module("llama");
-    let main = module
-        .graphs
-        .iter_mut()
-        .find(|g| &*g.name == "main")
-        .unwrap();
+    let main = main_of(&mut module);
     main.name = "image_encode".into();
     let (mut text, mut detect) = (main.clone(), main.clone());
     (text.name, detect.name) = ("text_encode".into(), "detect".into());
@@ -222,11 +214,7 @@ fn silent_failure_3_capabilities_are_the_same_before_and_after_a_step() {
 #[test]
 fn silent_failure_8_the_order_of_inputs_does_not_matter() {
     let mut swapped = module("llama");
-    let main = swapped
-        .graphs
-        .iter_mut()
-        .find(|g| &*g.name == "main")
-        .unwrap();
+    let main = main_of(&mut swapped);
     main.inputs.swap(0, 1);
     main.body.args.swap(0, 1);
     main.outputs.reverse();
@@ -243,11 +231,7 @@ fn silent_failure_8_the_order_of_inputs_does_not_matter() {
 #[test]
 fn inputs_of_other_names_are_taken_by_position() {
     let mut other = module("llama");
-    let main = other
-        .graphs
-        .iter_mut()
-        .find(|g| &*g.name == "main")
-        .unwrap();
+    let main = main_of(&mut other);
     (main.inputs[0].name, main.inputs[1].name) = ("a".into(), "b".into());
     let runnable = runnable(other).unwrap();
     let mut engine = runnable.sequential().unwrap();
