@@ -96,7 +96,7 @@ fn products_are_joined_in_the_narrowed_layer_too() {
         let mut options = OpenOptions::default();
         options.all_logits = all_logits;
         let model = Model::open(bundle, &options).expect("a model");
-        let steps = model.function().expect("a plan").steps();
+        let steps = model.function().expect("a plan").expect("one").steps();
         steps.filter(|s| s.name == "linears").count()
     };
     let counts: Vec<[usize; 2]> = bundles()

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Lines, StdinLock};
 use std::path::Path;
 
-use russet::{Chat, GenerateOptions, StopReason};
+use russet::{GenerateOptions, StopReason};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
@@ -45,7 +45,7 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
 
 /// The conversation and how it is held.
 struct Conversation<'a> {
-    chat: Chat<'a>,
+    chat: Session,
     options: GenerateOptions,
     system: Option<String>,
     session: Option<&'a Path>,

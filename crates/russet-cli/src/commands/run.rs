@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::process::ExitCode;
 
-use russet::{Chat, StopReason};
+use russet::StopReason;
 
 use super::talk;
 use crate::args::RunArgs;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Sets the instructions, if there are any.
-pub(super) fn introduce(chat: &mut Chat<'_>, system: Option<&str>) {
+pub(super) fn introduce(chat: &mut Session, system: Option<&str>) {
     if let Some(system) = system {
         chat.set_system(system);
     }

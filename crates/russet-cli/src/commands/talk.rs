@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use russet::{Chat, Error, GenerateOptions, Model, Reply, Sampling, StopReason};
+use russet::{Error, GenerateOptions, Model, Reply, Sampling, StopReason};
 
 use crate::args::{SamplingArgs, TalkArgs};
 use crate::failure::Failure;
@@ -57,8 +57,8 @@ fn sampling(args: &SamplingArgs) -> Sampling {
 
 /// Lets a conversation answer and writes the pieces of the answer as they come. Text that cannot be written ends the answer.
 pub(super) fn stream<'a>(
-    chat: &mut Chat<'a>,
-    answer: impl FnOnce(&mut Chat<'a>, &mut dyn FnMut(&str)) -> Result<Reply, Error>,
+    chat: &mut Session,
+    answer: impl FnOnce(&mut Session, &mut dyn FnMut(&str)) -> Result<Reply, Error>,
 ) -> Result<Reply, Failure> {
     let mut out = io::stdout();
     let mut written = Ok(());
@@ -76,8 +76,8 @@ pub(super) fn stream<'a>(
 }
 
 /// A new conversation, or the saved one where there is one.
-pub(super) fn begin<'a>(model: &'a Model, args: &TalkArgs) -> Result<Chat<'a>, Failure> {
-    let mut chat = model.chat()?;
+pub(super) fn begin<'a>(model: &'a Model, args: &TalkArgs) -> Result<Session, Failure> {
+    let mut chat = model.session()?;
     let held = |f: &&Path| f.metadata().is_ok_and(|m| !m.is_file() || m.len() > 0);
     if let Some(file) = args.session.as_deref().filter(held) {
         chat.load(file)?;
@@ -94,7 +94,7 @@ pub(super) fn begin<'a>(model: &'a Model, args: &TalkArgs) -> Result<Chat<'a>, F
 }
 
 /// Keeps a conversation where that is wanted.
-pub(super) fn keep(chat: &Chat<'_>, file: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn keep(chat: &Session, file: Option<&Path>) -> Result<(), Failure> {
     Ok(file.map_or(Ok(()), |file| chat.save(file))?)
 }
 
