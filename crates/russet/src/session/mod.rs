@@ -107,6 +107,8 @@ pub struct Session {
     messages: Vec<Message>,
     tools: Vec<Tool>,
     overflow: Overflow,
+    /// What the instructions end with, of turns that are forgotten.
+    summary: Option<String>,
     /// Further variables of the chat template.
     variables: std::collections::BTreeMap<String, Value>,
     cancelled: Arc<AtomicBool>,
@@ -120,6 +122,7 @@ impl Session {
             messages: Vec::new(),
             tools: Vec::new(),
             overflow: Overflow::Error,
+            summary: None,
             variables: std::collections::BTreeMap::new(),
             cancelled: Arc::default(),
         }
@@ -135,7 +138,7 @@ impl Session {
         &self.model
     }
 
-    /// Sets the system message, replacing one that is there.
+    /// Sets the system message, replacing one that is there, and what it says of turns that are forgotten.
     pub fn set_system(&mut self, text: impl Into<String>) {
         self.messages.retain(|m| m.role != "system");
         self.messages.insert(0, Message::new("system", text));

@@ -18,7 +18,8 @@ pub enum Overflow {
     Error,
     /// The oldest turns are forgotten, the instructions are not.
     Slide,
-    /// As [`Overflow::Slide`], but what a function makes of the forgotten turns is added to the instructions.
+    /// As [`Overflow::Slide`], but what a function makes of the forgotten turns is added to the instructions. It is given the
+    /// summary before as a first message, and what it gives takes that one's place.
     Summarise(Summarise),
 }
 
@@ -76,12 +77,19 @@ impl Session {
             }));
         };
         let forgotten: Vec<Message> = self.messages.drain(first..next).collect();
-        if let Overflow::Summarise(summarise) = &mut self.overflow {
-            let summary = summarise(&forgotten)?;
-            let system = self.messages.first().filter(|m| m.role == "system");
-            let before = system.map_or(String::new(), |m| m.content.clone() + "\n\n");
-            self.set_system(before + &summary);
-        }
+        let before = self.summary.take();
+        let Overflow::Summarise(summarise) = &mut self.overflow else {
+            return Ok(());
+        };
+        let told: Vec<Message> = before.iter().map(|s| Message::new("system", &**s)).chain(forgotten).collect();
+        let summary = summarise(&told)?;
+        let system = self.messages.first().filter(|m| m.role == "system");
+        let mut text = system.map_or("", |m| &*m.content);
+        // A summary takes the place of the one before.
+        text = before.as_deref().and_then(|s| text.strip_suffix(s)).unwrap_or(text).trim_end();
+        let gap = if text.is_empty() { "" } else { "\n\n" };
+        self.set_system(format!("{text}{gap}{summary}"));
+        self.summary = Some(summary);
         Ok(())
     }
 }
