@@ -1,9 +1,19 @@
 //! The command line.
 
+mod eval;
+mod run;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use russet::{EngineError, EngineVariant, OpenOptions};
+
+pub(crate) use eval::{
+    ChoicesArgs, CompareArgs, ContinuationArgs, EvalCommand, PerplexityArgs, TextArgs,
+};
+pub(crate) use run::{
+    ChatArgs, OrderArg, OverflowArg, RunArgs, SamplingArgs, TalkArgs, cache_note,
+};
 
 /// Run, check and inspect Apple's Core AI language-model bundles, on any machine.
 #[derive(Debug, Parser)]
@@ -102,6 +112,9 @@ pub(crate) enum Command {
     /// Measure how fast a model reads prompts and generates, and what memory it takes
     #[command(after_help = MODELS)]
     Bench(BenchArgs),
+    /// Judge a model by the probabilities it gives
+    #[command(subcommand, after_help = MODELS)]
+    Eval(EvalCommand),
     /// Find what is wrong with a bundle, and say how to mend it
     #[command(after_help = AUDIT)]
     Audit(AuditArgs),
@@ -113,53 +126,23 @@ pub(crate) enum Command {
     Pull(PullArgs),
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    /// A bundle, a GGUF file or a name
-    pub(crate) model: String,
-    /// What to ask; "-" reads it from standard input
-    pub(crate) prompt: String,
-    /// Give the prompt to the model as it is, without the chat template
-    #[arg(long, conflicts_with_all = ["system", "session"])]
-    pub(crate) no_template: bool,
-    #[command(flatten)]
-    pub(crate) talk: TalkArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ChatArgs {
-    /// A bundle, a GGUF file or a name
-    pub(crate) model: String,
-    #[command(flatten)]
-    pub(crate) talk: TalkArgs,
-}
-
-/// What `run` and `chat` have in common.
-#[derive(Debug, Args)]
-pub(crate) struct TalkArgs {
-    /// Instructions that precede the conversation
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) system: Option<String>,
-    /// The most tokens to generate per answer [default: until the model stops or its context is full]
-    #[arg(long, value_name = "N")]
-    pub(crate) max_tokens: Option<usize>,
-    #[command(flatten)]
-    pub(crate) sampling: SamplingArgs,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    /// Goes on with the conversation of this file where it is there, and keeps it there
-    #[arg(long, value_name = "FILE")]
-    pub(crate) session: Option<PathBuf>,
-    /// Say what is loaded, how the prompt reads and how fast it goes, on standard error
-    #[arg(long, short)]
-    pub(crate) verbose: bool,
-}
-
 /// Flags are those of Apple's `llm-benchmark` where it has them.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// A bundle, a GGUF file or a name
-    pub(crate) model: String,
+    #[arg(value_name = "MODEL", required_unless_present_any = ["model_flag", "compare"], conflicts_with_all = ["model_flag", "compare"])]
+    model: Option<String>,
+    /// The model, in place of the argument
+    #[arg(
+        long = "model",
+        value_name = "MODEL",
+        id = "model_flag",
+        conflicts_with = "compare"
+    )]
+    named: Option<String>,
+    /// Measure two models in turn, and by how much the second is faster
+    #[arg(long, value_names = ["A", "B"], num_args = 2)]
+    pub(crate) compare: Option<Vec<String>>,
     /// Tokens of the prompt
     #[arg(long, short = 'p', value_name = "N", default_value_t = 512)]
     pub(crate) prompt_tokens: usize,
@@ -183,6 +166,24 @@ pub(crate) struct BenchArgs {
     /// Write the JSON to a file as well
     #[arg(long, value_name = "FILE")]
     pub(crate) output_json: Option<PathBuf>,
+    /// Has no effect: nothing is compiled for a device, so there is no cache of it
+    #[arg(long)]
+    pub(crate) clear_coreai_cache: bool,
+}
+
+impl BenchArgs {
+    /// The models to measure: one, or two to compare.
+    pub(crate) fn models(&self) -> Vec<&str> {
+        match &self.compare {
+            Some(both) => both.iter().map(String::as_str).collect(),
+            None => self
+                .model
+                .as_deref()
+                .or(self.named.as_deref())
+                .into_iter()
+                .collect(),
+        }
+    }
 }
 
 /// How a model is run. Flags are those of Apple's `llm-runner` where it has them.
@@ -263,8 +264,18 @@ impl EngineArgs {
         options.attention_sinks = size(self.attention_sinks);
         options.chunk = size(self.chunk_size);
         options.chunk_threshold = size(self.chunk_threshold);
+        options.default_chunk_threshold =
+            chunk_threshold(std::env::var(CHUNK_THRESHOLD).ok().as_deref());
         Ok(options)
     }
+}
+
+/// The variable that says how long a prompt may be that is processed in one piece, where neither flags nor bundle say.
+const CHUNK_THRESHOLD: &str = "COREAI_CHUNK_THRESHOLD";
+
+/// A number above 0; anything else says nothing.
+fn chunk_threshold(value: Option<&str>) -> Option<usize> {
+    value?.trim().parse().ok().filter(|n| *n > 0)
 }
 
 /// How closely to follow the file's arithmetic.
@@ -292,31 +303,6 @@ impl From<PrecisionArg> for russet::Precision {
             PrecisionArg::Exact => Self::Exact,
         }
     }
-}
-
-/// How the next token is chosen.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct SamplingArgs {
-    /// 0 takes the most likely token; 1 samples as the model says
-    #[arg(
-        long,
-        value_name = "T",
-        default_value_t = 0.7,
-        allow_negative_numbers = true
-    )]
-    pub(crate) temperature: f32,
-    /// Only the K most likely tokens
-    #[arg(long, value_name = "K")]
-    pub(crate) top_k: Option<usize>,
-    /// Only the most likely tokens that together reach probability P
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    pub(crate) top_p: Option<f32>,
-    /// Only tokens at least P times as likely as the most likely one
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    pub(crate) min_p: Option<f32>,
-    /// Makes a random choice repeatable
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -484,8 +470,8 @@ mod tests {
             panic!("not run")
         };
         assert_eq!(
-            (args.model.as_str(), args.talk.sampling.temperature),
-            ("smollm2", 0.0)
+            (args.model(), args.prompt(), args.talk.sampling.temperature),
+            ("smollm2", Ok(Some("What is the capital of France?")), 0.0)
         );
     }
 

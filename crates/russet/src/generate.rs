@@ -34,6 +34,8 @@ pub struct GenerateOptions {
     pub record: Record,
     /// Special tokens that are part of the text all the same.
     pub visible_tokens: Vec<Token>,
+    /// Model and text take turns, also where the model could be ahead: to see what each takes.
+    pub in_turns: bool,
 }
 
 impl Default for GenerateOptions {
@@ -47,6 +49,7 @@ impl Default for GenerateOptions {
             forced: Vec::new(),
             record: Record::None,
             visible_tokens: Vec::new(),
+            in_turns: false,
         }
     }
 }

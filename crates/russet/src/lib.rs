@@ -20,6 +20,7 @@ mod call;
 mod choose;
 pub mod detokenize;
 pub mod engine;
+pub mod evaluate;
 mod generate;
 mod open;
 mod planned;
@@ -39,8 +40,9 @@ pub use bundle::{BundleError, LanguageBundle, ModelBundle};
 pub use call::{CallError, Function, Results};
 pub use choose::{Record, TokenLogits};
 pub use engine::{
-    Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Snapshot, Token,
+    Engine, EngineError, EngineVariant, KvCacheStrategy, Logits, SequentialEngine, Snapshot, Token,
 };
+pub use evaluate::EvaluationError;
 pub use generate::{GenerateOptions, Generated, StopReason, generate, generate_ahead};
 pub use open::{
     Error, Model, ModelCapabilities, ModelSource, OpenOptions, files, open_module, open_module_in,

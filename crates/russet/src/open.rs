@@ -137,6 +137,9 @@ pub struct OpenOptions {
     pub chunk: Option<usize>,
     /// Prompts up to this length are processed in one piece; the bundle's word, else twice the chunk.
     pub chunk_threshold: Option<usize>,
+    /// The same where neither the caller nor the bundle says anything; longer prompts are then cut into chunks of this length, or
+    /// 512 (`COREAI_CHUNK_THRESHOLD`, contract F 1.5).
+    pub default_chunk_threshold: Option<usize>,
 }
 
 /// Where a model came from.
@@ -388,6 +391,17 @@ impl Model {
         Ok(this.with(words))
     }
 
+    /// A model of a program alone, without words.
+    #[cfg(test)]
+    pub(crate) fn of_module(
+        module: Module,
+        context: usize,
+        options: &OpenOptions,
+    ) -> Result<Self, Error> {
+        let runnable = Runnable::new(module, MAIN, context, options)?;
+        Ok(Self::new("module".into(), ModelSource::Asset, runnable))
+    }
+
     fn new(name: String, source: ModelSource, runnable: Runnable) -> Self {
         Self {
             name,
@@ -475,6 +489,11 @@ impl Model {
     /// The most tokens it holds.
     pub fn max_context(&self) -> usize {
         self.runnable.context()
+    }
+
+    /// Whether a call gives the logits of every token it processes.
+    pub(crate) fn makes_all_logits(&self) -> bool {
+        self.runnable.makes_all_logits()
     }
 
     /// Entries of the vocabulary, as the logits have them; `usize::MAX` where the program does not say.

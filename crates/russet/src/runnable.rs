@@ -143,6 +143,10 @@ impl Runnable {
         of.kv_cache = options.kv_cache;
         of.kv_capacity = options.kv_capacity;
         of.attention_sinks = options.attention_sinks.unwrap_or(of.attention_sinks);
+        if let Some(threshold) = options.default_chunk_threshold {
+            let size = EngineOptions::CHUNK.min(threshold).max(1);
+            (self.options.chunk, self.options.chunk_threshold) = (size, threshold);
+        }
         self.chunks(options.chunk, options.chunk_threshold);
     }
 
@@ -179,6 +183,22 @@ impl Runnable {
             Functions::Dynamic { main, .. } => Some(main),
             Functions::Static(_) => None,
         })
+    }
+
+    /// Whether a call gives the logits of every token it processes.
+    pub(crate) fn makes_all_logits(&self) -> bool {
+        let main = self.module.graph(&self.main);
+        let open = main.and_then(|g| {
+            let name = crate::engine::logits_of(g)?;
+            let ty = g
+                .outputs
+                .iter()
+                .find(|o| *o.name == *name)?
+                .ty
+                .as_tensor()?;
+            Some(ty.rank() == 3 && ty.shape[1].as_const().is_none())
+        });
+        self.wanted.all_logits && open == Some(true)
     }
 
     /// Entries of the vocabulary, as the logits have them.

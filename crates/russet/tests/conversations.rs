@@ -326,8 +326,8 @@ fn a_saved_session_goes_on_where_it_was() {
         };
         let (a, b) = (say(&mut chat), say(&mut other));
         assert_eq!(
-            (a.tokens, a.reused_tokens),
-            (b.tokens, b.reused_tokens),
+            (a.tokens, a.usage.reused_tokens),
+            (b.tokens, b.usage.reused_tokens),
             "{}",
             bundle.display()
         );

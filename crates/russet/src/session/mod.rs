@@ -373,8 +373,8 @@ impl Session {
         let read = self.engine.history().len().max(reused_tokens);
         let start = Instant::now();
         let run = match self.model.variant() {
-            EngineVariant::Pipelined => generate_ahead,
-            EngineVariant::Sequential | EngineVariant::StaticShape => generate,
+            EngineVariant::Pipelined if !options.in_turns => generate_ahead,
+            _ => generate,
         };
         let Generated {
             tokens,

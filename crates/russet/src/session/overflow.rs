@@ -81,12 +81,20 @@ impl Session {
         let Overflow::Summarise(summarise) = &mut self.overflow else {
             return Ok(());
         };
-        let told: Vec<Message> = before.iter().map(|s| Message::new("system", &**s)).chain(forgotten).collect();
+        let told: Vec<Message> = before
+            .iter()
+            .map(|s| Message::new("system", &**s))
+            .chain(forgotten)
+            .collect();
         let summary = summarise(&told)?;
         let system = self.messages.first().filter(|m| m.role == "system");
         let mut text = system.map_or("", |m| &*m.content);
         // A summary takes the place of the one before.
-        text = before.as_deref().and_then(|s| text.strip_suffix(s)).unwrap_or(text).trim_end();
+        text = before
+            .as_deref()
+            .and_then(|s| text.strip_suffix(s))
+            .unwrap_or(text)
+            .trim_end();
         let gap = if text.is_empty() { "" } else { "\n\n" };
         self.set_system(format!("{text}{gap}{summary}"));
         self.summary = Some(summary);

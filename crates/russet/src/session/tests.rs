@@ -213,7 +213,10 @@ fn a_conversation_that_no_longer_fits_slides_or_is_summarised() {
     let session = talk(Overflow::Summarise(Box::new(summary))).expect("it goes on");
     let seen = *seen.lock().expect("a number");
     assert!(seen >= 4);
-    assert_eq!(session.messages()[0].content, format!("Be brief.\n\n{seen} gone"));
+    assert_eq!(
+        session.messages()[0].content,
+        format!("Be brief.\n\n{seen} gone")
+    );
     assert_eq!(seen + session.messages().len(), 17);
 }
 

@@ -211,8 +211,7 @@ fn truncation_from_training_is_dropped() {
         env!("CARGO_MANIFEST_DIR"),
         "/../../fixtures/lm/qwen3-4bit/tokenizer/tokenizer.json"
     );
-    let mut file: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let mut file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     file["truncation"] = serde_json::json!({"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0});
     let t = Tokenizer::from_json(file.to_string().as_bytes()).unwrap();
     assert_eq!(
