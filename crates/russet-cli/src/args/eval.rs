@@ -23,9 +23,11 @@ pub(crate) enum EvalCommand {
 /// What a file of questions looks like.
 const QUESTIONS: &str = "\
 A line of the file is a question:
-  {\"question\": \"The capital of France is\", \"choices\": [\" Paris.\", \" Rome.\"], \"answer\": 0}
-A choice follows its question as it is, with its space; the answer counts from 0. Printed are the share of questions
-where the likeliest choice is right, and where the likeliest by byte of text is.";
+  {\"question\": \"The capital of France is\", \"choices\": [\" Paris.\", \" Rome.\"],
+   \"answer\": 0}
+(in one line). A choice follows its question as it is, with its space; the
+answer counts from 0. Printed are the share of questions where the likeliest
+choice is right, and where the likeliest by byte of text is.";
 
 #[derive(Debug, Args)]
 pub(crate) struct PerplexityArgs {

@@ -150,7 +150,7 @@ fn what_is_out_of_range_is_an_error() {
             "frequency penalty is 3, it must be from -2 to 2",
         ),
         (&["--top-p", "0"], "top-p is 0, it must be above 0"),
-        (&["--logit-bias", "hello=nan"], "logit bias is NaN"),
+        (&["--logit-bias", "7=nan"], "logit bias is NaN"),
         (
             &["--sampling-strategy", "wild"],
             "there is no sampling strategy \"wild\"; there are temperature, greedy",

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::bundle::{DirectorySource, LanguageBundle};
 use crate::engine::{Rewinding, Token};
 use crate::open::open_module;
 
@@ -283,4 +284,26 @@ fn a_load_that_fails_is_tried_again() {
         );
         assert!(!runnable.is_loaded());
     }
+}
+
+#[test]
+fn chunks_are_what_the_caller_the_bundle_or_the_environment_says_in_this_order() {
+    let chunks = |caller: (Option<usize>, Option<usize>), bundle: Option<usize>, environment| {
+        let mut options = OpenOptions::default();
+        (options.chunk, options.chunk_threshold) = caller;
+        options.default_chunk_threshold = environment;
+        let mut runnable = Runnable::new(module("llama"), "main", 512, &options).unwrap();
+        let folder = DirectorySource::new(asset("llama").parent().unwrap());
+        let mut language = LanguageBundle::read(&folder).unwrap().language;
+        language.prefill_chunk_size = bundle;
+        runnable.configure(&language, &options);
+        (runnable.options.chunk, runnable.options.chunk_threshold)
+    };
+    let nobody = (None, None);
+    assert_eq!(chunks(nobody, None, None), (512, 1024));
+    assert_eq!(chunks(nobody, None, Some(100)), (100, 100));
+    assert_eq!(chunks(nobody, None, Some(4000)), (512, 4000));
+    assert_eq!(chunks(nobody, Some(64), Some(100)), (64, 128));
+    assert_eq!(chunks((Some(32), None), Some(64), Some(100)), (32, 64));
+    assert_eq!(chunks((None, Some(7)), Some(64), None), (512, 7));
 }
