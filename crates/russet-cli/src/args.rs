@@ -112,6 +112,7 @@ The path of the model is printed; other commands take the same names and
 download by themselves.";
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it in a process")]
 pub(crate) enum Command {
     /// Answer one prompt, token by token
     #[command(after_help = MODELS)]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use russet::{Event, GenerateOptions, Model, OpenOptions, Strategies, Strategy, Token, Tool};
 
+#[allow(clippy::disallowed_macros, reason = "a test that did not run says so")]
 fn bundle() -> Option<PathBuf> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/models/smollm2-135m-4bit");

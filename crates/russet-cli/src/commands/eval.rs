@@ -160,7 +160,7 @@ fn of_questions(args: &ChoicesArgs) -> Result<(), Failure> {
     let bar = bar(questions.len(), "questions");
     let mut scorer = Scorer::new(&model)?;
     let report = choices(&model, &mut scorer, &questions, &mut |n| {
-        bar.set_position(n as u64)
+        bar.set_position(n as u64);
     })?;
     bar.finish_and_clear();
     if args.json {
@@ -182,15 +182,15 @@ fn of_two(args: &CompareArgs) -> Result<ExitCode, Failure> {
     let (mut a, mut b) = (Scorer::new(&first)?, Scorer::new(&second)?);
     let window = args.text.window as usize;
     let apart = compare(&mut a, &mut b, &tokens, window, &mut |n| {
-        bar.set_position(n as u64)
+        bar.set_position(n as u64);
     })?;
     bar.finish_and_clear();
     let too_far = args
         .max_divergence
-        .is_some_and(|most| !(apart.mean_divergence <= most));
+        .is_some_and(|most| apart.mean_divergence.is_nan() || apart.mean_divergence > most);
     let too_few = args
         .min_same_top
-        .is_some_and(|least| !(apart.same_top >= least));
+        .is_some_and(|least| apart.same_top < least);
     let passed = !(too_far || too_few);
     if args.json {
         let mut json = serde_json::to_value(&apart).unwrap_or_default();

@@ -160,7 +160,7 @@ pub(super) fn stream(
     let cancel = session.cancel_flag();
     let reply = answer(session, &mut |event| {
         let Event::Text(text) = event else {
-            return aside.hear(event);
+            return aside.hear(&event);
         };
         aside.end();
         if written.is_ok() {
@@ -182,7 +182,7 @@ struct Aside {
 }
 
 impl Aside {
-    fn hear(&mut self, event: Event<'_>) {
+    fn hear(&mut self, event: &Event<'_>) {
         let dim = io::stderr().is_terminal();
         match event {
             Event::Reasoning(text) => {

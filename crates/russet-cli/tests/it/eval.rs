@@ -77,7 +77,11 @@ fn questions_are_answered() {
         (&report["questions"], &report["accuracy"]),
         (&2.into(), &0.5.into())
     );
-    let score = |i: usize| report["results"][i]["log_probabilities"][0].as_f64().unwrap();
+    let score = |i: usize| {
+        report["results"][i]["log_probabilities"][0]
+            .as_f64()
+            .unwrap()
+    };
     assert!((score(0) - score(1)).abs() < 0.01);
     fs::write(&file, question(2)).unwrap();
     let refused = eval(&["choices", &model, &path]);

@@ -1,4 +1,8 @@
 //! Scores against definitions, recordings of the reference, and a model that knows nothing.
+#![allow(
+    clippy::field_reassign_with_default,
+    reason = "options are set as users of the crate set them"
+)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +37,7 @@ fn score(model: &Model, tokens: &[Token], from: usize) -> Vec<(Token, Vec<f32>)>
     let mut all = Vec::new();
     scorer
         .score(tokens, from, &mut |token, row| {
-            all.push((token, row.to_vec()))
+            all.push((token, row.to_vec()));
         })
         .expect("scores");
     all

@@ -170,7 +170,7 @@ impl ResponseParser {
         match std::mem::replace(&mut self.state, State::Text) {
             State::Call(which, _) => self.close(which, &held, "", on_piece),
             State::Reasoning | State::Header { reasoning: true } => {
-                emit(Piece::Reasoning, &held, on_piece)
+                emit(Piece::Reasoning, &held, on_piece);
             }
             State::Text | State::Header { reasoning: false } => emit(Piece::Text, &held, on_piece),
         }

@@ -1,4 +1,8 @@
 //! What a program's functions, states and inputs tell the engine.
+#![allow(
+    clippy::field_reassign_with_default,
+    reason = "options are set as users of the crate set them"
+)]
 
 use std::path::{Path, PathBuf};
 

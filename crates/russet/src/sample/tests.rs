@@ -269,7 +269,7 @@ fn defined(sampling: &Sampling, logits: &[f32]) -> Vec<f64> {
     let mut p: Vec<f64> = logits.iter().map(|l| f64::from(*l).exp()).collect();
     let temper = |p: &mut Vec<f64>| {
         p.iter_mut()
-            .for_each(|x| *x = x.powf(1.0 / sampling.temperature))
+            .for_each(|x| *x = x.powf(1.0 / sampling.temperature));
     };
     let min_p = |p: &mut Vec<f64>| {
         let floor = sampling.min_p.unwrap_or(0.0) * p.iter().copied().fold(0.0, f64::max);

@@ -1,4 +1,8 @@
 //! Conversations over a small model whose words are put into its mouth.
+#![allow(
+    clippy::field_reassign_with_default,
+    reason = "options are set as users of the crate set them"
+)]
 
 use std::path::Path;
 use std::sync::atomic::AtomicUsize;
