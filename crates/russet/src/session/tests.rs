@@ -377,3 +377,17 @@ fn forced_tokens_are_taken_and_their_logits_kept() {
         "{error}"
     );
 }
+
+/// Contract B §10.2, 4: stop tokens that are given are obeyed, and not only looked at.
+#[test]
+fn silent_failure_4_stop_tokens_are_obeyed() {
+    for variant in [EngineVariant::Sequential, EngineVariant::Pipelined] {
+        let model = model(|o| o.variant = Some(variant));
+        let mut options = script(&model, &["ab+cd"]);
+        let plus = model.tokenizer().expect("a tokenizer").id("+").expect("a token");
+        options.stop_tokens = vec![plus];
+        let mut session = model.session().expect("a session");
+        let reply = session.send("go", &options, &mut |_| ()).expect("an answer");
+        assert_eq!((&*reply.text, reply.reason), ("ab", StopReason::Stop(plus)));
+    }
+}
