@@ -17,6 +17,7 @@ pub mod audit;
 pub mod bench;
 pub mod bundle;
 mod call;
+mod coreml;
 pub mod detokenize;
 pub mod engine;
 mod generate;
@@ -34,8 +35,10 @@ pub mod tokenizer;
 pub use audit::{AuditOptions, audit};
 pub use bundle::{BundleError, LanguageBundle, ModelBundle};
 pub use call::{CallError, Function, Results};
+pub use coreml::read_coreml_in;
 pub use engine::{
-    Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Snapshot, Token,
+    AnemllEngine, Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Snapshot,
+    Token,
 };
 pub use generate::{GenerateOptions, Generated, StopReason, generate, generate_ahead};
 pub use open::{

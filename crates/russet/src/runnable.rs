@@ -9,10 +9,11 @@ use russet_graph::types::{DType, Type};
 use russet_graph::verify::verify;
 use russet_kernels::threads::Pool;
 
-use crate::bundle::LanguageConfig;
+use crate::bundle::{AnemllBundle, LanguageConfig};
+use crate::coreml;
 use crate::engine::{
-    Engine, EngineError, EngineOptions, EngineVariant, KvCacheStrategy, Ladder, ModelStructure,
-    SequentialEngine, StaticShapeEngine, Windowed,
+    AnemllEngine, Chain, Engine, EngineError, EngineOptions, EngineVariant, KvCacheStrategy,
+    Ladder, ModelStructure, SequentialEngine, StaticShapeEngine, Windowed,
 };
 use crate::open::{Error, OpenOptions};
 
@@ -29,6 +30,8 @@ enum Functions {
     },
     /// Many take fixed numbers of tokens.
     Static(Arc<Ladder>),
+    /// Several models, one after another.
+    Chain(Arc<Chain>),
 }
 
 /// See the module page.
@@ -89,12 +92,40 @@ impl Runnable {
         Ok(this)
     }
 
+    /// Plans the parts of a model in ANEMLL's layout, joined to one module.
+    pub(crate) fn of_parts(
+        module: Module,
+        bundle: &AnemllBundle,
+        options: &OpenOptions,
+    ) -> Result<Self, Error> {
+        verify(&module)?;
+        if !matches!(options.variant, None | Some(EngineVariant::StaticShape)) {
+            let reason = "the functions of Core ML packages have fixed shapes";
+            return Err(EngineError::VariantMismatch(reason).into());
+        }
+        let pool = Arc::new(Pool::new(options.threads));
+        let chain = coreml::chain(&module, bundle, options, &pool)?;
+        let context = chain.context;
+        let functions = Functions::Chain(Arc::new(chain));
+        check_caches(&functions, options)?;
+        let mut this = Self {
+            module: Arc::new(module),
+            pool,
+            variant: EngineVariant::StaticShape,
+            functions,
+            options: EngineOptions::new(context),
+        };
+        this.set(context, options);
+        Ok(this)
+    }
+
     /// What the caller says of caches and chunks. The context is what the model says, what the caller wants, and what static caches
     /// hold, whichever is least.
     fn set(&mut self, context: usize, options: &OpenOptions) {
         let held = match &self.functions {
             Functions::Dynamic { main, .. } => held(main).unwrap_or(usize::MAX),
             Functions::Static(ladder) => ladder.context(),
+            Functions::Chain(chain) => chain.context,
         };
         let wanted = options.max_context.unwrap_or(context);
         let of = &mut self.options;
@@ -136,12 +167,15 @@ impl Runnable {
     pub(crate) fn plan(&self) -> Option<&Arc<Plan>> {
         match &self.functions {
             Functions::Dynamic { main, .. } => Some(main),
-            Functions::Static(_) => None,
+            Functions::Static(_) | Functions::Chain(_) => None,
         }
     }
 
     /// Entries of the vocabulary, as the logits have them.
     pub(crate) fn vocabulary(&self, main: &str) -> usize {
+        if let Functions::Chain(chain) = &self.functions {
+            return chain.vocabulary().unwrap_or(usize::MAX);
+        }
         let extends = |g: &&Graph| g.name.starts_with("extend");
         let graph = self.module.graph(main);
         let graph = graph.or_else(|| self.module.functions().find(extends));
@@ -159,18 +193,19 @@ impl Runnable {
     pub(crate) fn engine(&self) -> Result<Box<dyn Engine>, EngineError> {
         let engine: Box<dyn Engine> = match &self.functions {
             Functions::Dynamic { .. } => Box::new(self.sequential()?),
-            Functions::Static(ladder) => {
-                if self.options.kv_cache == KvCacheStrategy::Growing {
-                    return Err(EngineError::Strategy {
-                        strategy: "growing",
-                        reason: "the model's functions fix the length of its caches; use auto or fixed_size".into(),
-                    });
-                }
-                Box::new(StaticShapeEngine::new(
-                    ladder.clone(),
-                    self.options.max_context,
-                )?)
+            _ if self.options.kv_cache == KvCacheStrategy::Growing => {
+                return Err(EngineError::Strategy {
+                    strategy: "growing",
+                    reason:
+                        "the model's functions fix the length of its caches; use auto or fixed_size"
+                            .into(),
+                });
             }
+            Functions::Chain(_) => Box::new(self.anemll()?),
+            Functions::Static(ladder) => Box::new(StaticShapeEngine::new(
+                ladder.clone(),
+                self.options.max_context,
+            )?),
         };
         Ok(match self.options.kv_cache {
             KvCacheStrategy::Chunked => {
@@ -178,6 +213,14 @@ impl Runnable {
             }
             _ => engine,
         })
+    }
+
+    /// The engine of a model in parts itself, without a window.
+    pub(crate) fn anemll(&self) -> Result<AnemllEngine, EngineError> {
+        match &self.functions {
+            Functions::Chain(chain) => AnemllEngine::new(chain.clone(), self.options.max_context),
+            _ => Err(EngineError::VariantMismatch("the model is not in parts")),
+        }
     }
 
     /// The engine of a dynamic model itself, without a window.
@@ -213,6 +256,9 @@ fn check_caches(functions: &Functions, options: &OpenOptions) -> Result<(), Engi
     let main = match functions {
         Functions::Dynamic { main, .. } => main.clone(),
         Functions::Static(ladder) => ladder.first()?,
+        Functions::Chain(_) => {
+            return refused("the graphs of Core ML packages read their caches themselves");
+        }
     };
     if main.states().iter().any(|s| s.ty.dtype == DType::I8) {
         return Ok(());
