@@ -96,7 +96,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 }
 
 /// The place of the largest entry, and how far it is ahead of the next.
-fn largest(row: &[f32]) -> (usize, f32) {
+pub(crate) fn largest(row: &[f32]) -> (usize, f32) {
     let (mut at, mut best, mut second) = (0, f32::NEG_INFINITY, f32::NEG_INFINITY);
     for (i, &x) in row.iter().enumerate() {
         if x > best {

@@ -7,6 +7,7 @@
 mod answer;
 mod caller;
 mod compare;
+mod coreml;
 mod graphs;
 mod lm;
 mod ops;
@@ -92,6 +93,17 @@ enum Conformance {
         #[arg(long)]
         binary: Option<PathBuf>,
     },
+    /// Replay the conversations with every folder of Core ML packages DIR/NAME against NAME.safetensors
+    Coreml {
+        /// Package folders and recordings
+        folder: PathBuf,
+        /// The arithmetic
+        #[arg(long, value_enum, default_value = "f16")]
+        compute: coreml::Compute,
+        /// In fast precision
+        #[arg(long, conflicts_with = "compute")]
+        fast: bool,
+    },
     /// Answer a question greedily with BUNDLE and compare tokens and logits with RECORD (.safetensors)
     Answer {
         bundle: PathBuf,
@@ -144,6 +156,11 @@ fn conformance(suite: Conformance) -> Result<Tally, Failure> {
             statics::replay_all(&folder, at(binary)?.as_ref())
         }
         Conformance::Ops { folder, binary } => ops::replay_all(&folder, at(binary)?.as_ref()),
+        Conformance::Coreml {
+            folder,
+            compute,
+            fast,
+        } => coreml::replay_all(&folder, coreml::Mode { compute, fast }),
         Conformance::Answer {
             bundle,
             record,

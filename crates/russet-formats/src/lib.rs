@@ -16,5 +16,7 @@
     )
 )]
 pub mod aimodel;
+mod builder;
 pub mod checkpoint;
+pub mod coreml;
 pub mod gguf;

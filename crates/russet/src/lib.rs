@@ -18,6 +18,7 @@ pub mod bench;
 pub mod bundle;
 mod call;
 mod choose;
+mod coreml;
 pub mod detokenize;
 pub mod engine;
 pub mod evaluate;
@@ -39,8 +40,10 @@ pub use audit::{AuditOptions, audit};
 pub use bundle::{BundleError, LanguageBundle, ModelBundle};
 pub use call::{CallError, Function, Results};
 pub use choose::{Record, TokenLogits};
+pub use coreml::read_coreml_in;
 pub use engine::{
-    Engine, EngineError, EngineVariant, KvCacheStrategy, Logits, SequentialEngine, Snapshot, Token,
+    AnemllEngine, Engine, EngineError, EngineVariant, KvCacheStrategy, Logits, SequentialEngine,
+    Snapshot, Token,
 };
 pub use evaluate::EvaluationError;
 pub use generate::{GenerateOptions, Generated, StopReason, generate, generate_ahead};

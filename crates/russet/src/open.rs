@@ -1,4 +1,5 @@
-//! Opening a model: a bundle (a folder, a zip archive, any [`Source`]), a bare `.aimodel`, or a GGUF file.
+//! Opening a model: a bundle (a folder, a zip archive, any [`Source`]), a bare `.aimodel`, a GGUF file, or a folder of Core ML
+//! packages in ANEMLL's layout.
 
 use std::fs;
 use std::io::Read;
@@ -8,17 +9,24 @@ use std::sync::{Arc, OnceLock};
 
 use russet_formats::aimodel::{self, AimodelAsset};
 use russet_formats::checkpoint;
+use russet_formats::coreml::CoremlError;
 use russet_formats::gguf::{self, Gguf, GgufTokenizer};
 use russet_graph::exec::{CacheKind, Plan, PlanError, Precision};
 use russet_graph::graph::Module;
+use russet_graph::infer::NodeError;
+use russet_graph::passes;
 use russet_graph::verify::{Violation, verify};
 use russet_kernels::mem::{FileMap, SharedBytes};
 use serde_json::Value;
 
 use crate::bundle::{
-    ArchiveSource, BundleError, DirectorySource, LanguageBundle, Source, inside, regular,
+    AnemllBundle, ArchiveSource, BundleError, DirectorySource, LanguageBundle, Source, inside,
+    regular,
 };
-use crate::engine::{Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Token};
+use crate::coreml;
+use crate::engine::{
+    AnemllEngine, Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Token,
+};
 use crate::response::{ReasoningFormat, ResponseFormat};
 use crate::runnable::{Runnable, digest};
 use crate::sample::SamplingError;
@@ -30,6 +38,8 @@ use crate::tokenizer::{self, Tokenizer, TokenizerError};
 
 /// The function that runs where nothing says another.
 const MAIN: &str = "main";
+/// The folder of the tokenizer's files in a bundle.
+const TOKENIZER: &str = "tokenizer";
 /// The most tokens to hold where nothing says.
 const DEFAULT_CONTEXT: usize = 4096;
 
@@ -51,7 +61,7 @@ pub enum Error {
     },
     /// A file of another kind.
     #[error(
-        "{0} is no model: russet reads bundles (folders or zip archives with a metadata.json), .aimodel folders and GGUF files"
+        "{0} is no model: russet reads bundles (folders or zip archives with a metadata.json), folders of Core ML packages (with a meta.yaml), .aimodel folders and GGUF files"
     )]
     NoModel(PathBuf),
     /// A model asset that is broken.
@@ -63,6 +73,18 @@ pub enum Error {
         #[source]
         source: aimodel::AssetError,
     },
+    /// A Core ML package that is broken.
+    #[error("{path}: {source}")]
+    Coreml {
+        /// The package.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: CoremlError,
+    },
+    /// A graph that cannot be widened.
+    #[error(transparent)]
+    Node(#[from] NodeError),
     /// A GGUF file that is broken.
     #[error("{path}: {source}")]
     Gguf {
@@ -119,6 +141,9 @@ pub struct OpenOptions {
     pub max_context: Option<usize>,
     /// How closely to follow the file's arithmetic; fast by default.
     pub precision: Precision,
+    /// Compute in f32 what the file says in f16, states included; weights keep their values. Wants exact precision, and costs
+    /// memory and time: it tells errors of a program from those of its arithmetic. Of Core ML packages only.
+    pub float32: bool,
     /// Read weights where the file's map has them, and keep no copy in another layout: less memory, slower products.
     pub no_repack: bool,
     /// Make logits for every token of a prompt, as the function does, and not for the last one only.
@@ -153,11 +178,22 @@ pub enum ModelSource {
     Gguf,
     /// A bundle in a zip archive.
     Archive,
+    /// A Core ML package.
+    Coreml,
+    /// A folder of Core ML packages in ANEMLL's layout.
+    Anemll,
 }
 
+/// Kinds of folders by the extension of their names.
+const FOLDERS: [(&str, ModelSource); 2] = [
+    ("aimodel", ModelSource::Asset),
+    ("mlpackage", ModelSource::Coreml),
+];
+
 impl ModelSource {
-    /// What is at a path: a folder is a bundle, or an asset where its name ends in `.aimodel`; a file is a GGUF file or a zip
-    /// archive where its name or its first bytes say so.
+    /// What is at a path: a folder is a bundle, ANEMLL's where it has a `meta.yaml` and no `metadata.json`, or an asset or package
+    /// where its name ends in `.aimodel` or `.mlpackage`; a file is a GGUF file or a zip archive where its name or its first bytes
+    /// say so.
     ///
     /// # Errors
     /// [`Error::Io`] where nothing is there, [`Error::NoModel`] for any other file.
@@ -166,17 +202,18 @@ impl ModelSource {
             path: path.into(),
             source,
         };
-        let ends = |end| {
+        let ends = |end: &str| {
             path.extension()
                 .is_some_and(|e| e.eq_ignore_ascii_case(end))
         };
         let kind = fs::metadata(path).map_err(io)?;
         if kind.is_dir() {
-            return Ok(if ends("aimodel") {
-                Self::Asset
-            } else {
-                Self::Bundle
-            });
+            let folder = DirectorySource::new(path);
+            let files: &dyn Source = &folder;
+            let anemll = AnemllBundle::is_at(files) && !files.exists("metadata.json");
+            let named = FOLDERS.iter().find(|(end, _)| ends(end));
+            let otherwise = if anemll { Self::Anemll } else { Self::Bundle };
+            return Ok(named.map_or(otherwise, |(_, kind)| *kind));
         }
         if ends("gguf") {
             return Ok(Self::Gguf);
@@ -241,15 +278,15 @@ impl Words {
         self
     }
 
-    /// Tokenizer, template and stop tokens from `tokenizer/`; nothing where it is not there.
-    fn of_folder(source: &dyn Source, ids: &[u32]) -> Result<Self, Error> {
-        let Some(bytes) = optional(source, "tokenizer/tokenizer.json")? else {
+    /// Tokenizer, template and stop tokens from a folder; nothing where it has no tokenizer.
+    fn of_folder(source: &dyn Source, folder: &str, ids: &[u32]) -> Result<Self, Error> {
+        let Some(bytes) = optional(source, &inside(folder, "tokenizer.json"))? else {
             return Ok(Self::default());
         };
         let tokenizer = Tokenizer::from_json(&bytes)?;
-        let config = optional_json(source, "tokenizer/tokenizer_config.json")?;
-        let generation = optional_json(source, "tokenizer/generation_config.json")?;
-        let template = ChatTemplate::read(source, "tokenizer", config.as_ref())?;
+        let config = optional_json(source, &inside(folder, "tokenizer_config.json"))?;
+        let generation = optional_json(source, &inside(folder, "generation_config.json"))?;
+        let template = ChatTemplate::read(source, folder, config.as_ref())?;
         let sources = StopSources {
             tokenizer_config: config.as_ref(),
             generation_config: generation.as_ref(),
@@ -324,6 +361,11 @@ impl Model {
         match ModelSource::of(path)? {
             ModelSource::Gguf => Self::open_gguf(path, options),
             ModelSource::Asset => Self::open_asset(path, options),
+            ModelSource::Anemll => Self::open_anemll(&DirectorySource::new(path), options),
+            ModelSource::Coreml => Err(Error::Missing(format!(
+                "{}: one package is a part of a model; open the folder with the meta.yaml that names it",
+                path.display()
+            ))),
             kind => Ok(Self {
                 source: kind,
                 ..Self::open_source(&*files(path)?, options)?
@@ -339,7 +381,7 @@ impl Model {
         let bundle = LanguageBundle::read(source)?;
         let language = &bundle.language;
         let (this, words) = beside(
-            || Words::of_folder(source, &language.eos_token_ids),
+            || Words::of_folder(source, TOKENIZER, &language.eos_token_ids),
             || {
                 let module = module_in(source, &bundle.main)?;
                 let (main, name) = (language.main_function(), bundle.model.name.clone());
@@ -367,8 +409,31 @@ impl Model {
         // An asset inside a bundle's directory has the bundle's tokenizer beside it.
         let words = path
             .parent()
-            .map(|p| Words::of_folder(&DirectorySource::new(p), &[]));
+            .map(|p| Words::of_folder(&DirectorySource::new(p), TOKENIZER, &[]));
         Ok(this.with(words.transpose()?.unwrap_or_default()))
+    }
+
+    /// Opens a folder of Core ML packages in ANEMLL's layout.
+    ///
+    /// # Errors
+    /// As for [`Model::open`].
+    pub fn open_anemll(source: &dyn Source, options: &OpenOptions) -> Result<Self, Error> {
+        let bundle = AnemllBundle::read(source)?;
+        let config = optional_json(source, "config.json")?;
+        let ids = config.as_ref().map(stop_ids).unwrap_or_default();
+        let (this, words) = beside(
+            || Words::of_folder(source, "", &ids),
+            || {
+                let mut module = coreml::joined(source, &bundle.parts)?;
+                if options.float32 {
+                    passes::widen(&mut module)?;
+                }
+                let name = bundle.name.clone();
+                let runnable = Runnable::of_parts(module, bundle, options)?;
+                Ok(Self::new(name, ModelSource::Anemll, runnable))
+            },
+        )?;
+        Ok(this.with(words))
     }
 
     fn open_gguf(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
@@ -576,12 +641,29 @@ impl Model {
         self.runnable.sequential()
     }
 
+    /// A new engine over a model in parts, with its states open to view.
+    ///
+    /// # Errors
+    /// Those of [`Model::engine`]; where the model is not in ANEMLL's layout.
+    pub fn anemll(&self) -> Result<AnemllEngine, Error> {
+        self.runnable.anemll()
+    }
+
     /// A new conversation.
     ///
     /// # Errors
     /// Those of [`Model::engine`].
     pub fn session(&self) -> Result<Session, Error> {
         Ok(Session::new(self.clone(), self.engine()?))
+    }
+}
+
+/// The tokens that end an answer by a checkpoint's `config.json`: a number or several.
+fn stop_ids(config: &Value) -> Vec<u32> {
+    let id = |v: &Value| u32::try_from(v.as_u64()?).ok();
+    match &config["eos_token_id"] {
+        Value::Array(list) => list.iter().filter_map(id).collect(),
+        one => id(one).into_iter().collect(),
     }
 }
 
@@ -656,6 +738,9 @@ pub fn open_module_in(source: &dyn Source, folder: &str) -> Result<Module, Error
 }
 
 fn module_in(source: &dyn Source, folder: &str) -> Result<Module, Error> {
+    if coreml::is_package(source, folder) {
+        return coreml::module_in(source, folder);
+    }
     read_asset_in(source, folder)?
         .module()
         .map_err(|error| Error::Asset {

@@ -9,10 +9,11 @@ use russet_graph::types::{DType, TensorType, Type};
 use russet_graph::verify::verify;
 use russet_kernels::threads::Pool;
 
-use crate::bundle::LanguageConfig;
+use crate::bundle::{AnemllBundle, LanguageConfig};
+use crate::coreml;
 use crate::engine::{
-    Engine, EngineError, EngineOptions, EngineVariant, KvCacheStrategy, Ladder, ModelStructure,
-    SequentialEngine, StaticShapeEngine, Windowed,
+    AnemllEngine, Chain, Engine, EngineError, EngineOptions, EngineVariant, KvCacheStrategy,
+    Ladder, ModelStructure, SequentialEngine, StaticShapeEngine, Windowed,
 };
 use crate::open::{Error, OpenOptions};
 
@@ -29,6 +30,8 @@ enum Functions {
     },
     /// Many take fixed numbers of tokens.
     Static(Arc<Ladder>),
+    /// Several models, one after another.
+    Chain(Arc<Chain>),
 }
 
 /// See the module page.
@@ -40,6 +43,8 @@ pub(crate) struct Runnable {
     main: String,
     wanted: OpenOptions,
     options: EngineOptions,
+    /// Of a model in ANEMLL's layout, its files, and the entries of its vocabulary.
+    parts: Option<(AnemllBundle, usize)>,
     /// Plans with their packed weights, while they are loaded. Engines keep those that they were made with.
     functions: Mutex<Option<Functions>>,
 }
@@ -78,12 +83,45 @@ impl Runnable {
             main: main.into(),
             wanted: options.clone(),
             options: EngineOptions::new(context),
+            parts: None,
             functions: Mutex::new(None),
         };
         this.set(context.min(held), options);
         if !options.lazy {
             this.functions()?;
         }
+        Ok(this)
+    }
+
+    /// The parts of a model in ANEMLL's layout, joined to one module.
+    pub(crate) fn of_parts(
+        module: Module,
+        bundle: AnemllBundle,
+        options: &OpenOptions,
+    ) -> Result<Self, Error> {
+        verify(&module)?;
+        if !matches!(options.variant, None | Some(EngineVariant::StaticShape)) {
+            let reason = "the functions of Core ML packages have fixed shapes";
+            return Err(EngineError::VariantMismatch(reason).into());
+        }
+        let pool = Arc::new(Pool::new(options.threads));
+        let chain = coreml::chain(&module, &bundle, options, &pool)?;
+        let context = chain.context;
+        let mut this = Self {
+            module: Arc::new(module),
+            pool,
+            variant: EngineVariant::StaticShape,
+            main: String::new(),
+            wanted: options.clone(),
+            options: EngineOptions::new(context),
+            parts: Some((bundle, chain.vocabulary().unwrap_or(usize::MAX))),
+            functions: Mutex::new(None),
+        };
+        this.set(context, options);
+        let functions = Functions::Chain(Arc::new(chain));
+        check_caches(&functions, options)?;
+        // What they are called and how long their caches are is only known of planned functions.
+        this.functions = Mutex::new((!options.lazy).then_some(functions));
         Ok(this)
     }
 
@@ -103,6 +141,10 @@ impl Runnable {
     }
 
     fn plan_functions(&self) -> Result<Functions, Error> {
+        if let Some((bundle, _)) = &self.parts {
+            let chain = coreml::chain(&self.module, bundle, &self.wanted, &self.pool)?;
+            return Ok(Functions::Chain(Arc::new(chain)));
+        }
         if self.variant == EngineVariant::StaticShape {
             let ladder = Ladder::new(&self.module, &self.wanted, self.pool.clone())?;
             return Ok(Functions::Static(Arc::new(ladder)));
@@ -181,7 +223,7 @@ impl Runnable {
     pub(crate) fn plan(&self) -> Result<Option<Arc<Plan>>, Error> {
         Ok(match self.functions()? {
             Functions::Dynamic { main, .. } => Some(main),
-            Functions::Static(_) => None,
+            Functions::Static(_) | Functions::Chain(_) => None,
         })
     }
 
@@ -203,6 +245,9 @@ impl Runnable {
 
     /// Entries of the vocabulary, as the logits have them.
     pub(crate) fn vocabulary(&self) -> usize {
+        if let Some((_, vocabulary)) = &self.parts {
+            return *vocabulary;
+        }
         let extends = |g: &&Graph| g.name.starts_with("extend");
         let graph = self.module.graph(&self.main);
         let graph = graph.or_else(|| self.module.functions().find(extends));
@@ -220,13 +265,16 @@ impl Runnable {
     pub(crate) fn engine(&self) -> Result<Box<dyn Engine>, Error> {
         let engine: Box<dyn Engine> = match self.functions()? {
             Functions::Dynamic { main, prefill } => Box::new(self.over(main, prefill)?),
-            Functions::Static(_) if self.options.kv_cache == KvCacheStrategy::Growing => {
+            _ if self.options.kv_cache == KvCacheStrategy::Growing => {
                 return Err(Error::Engine(EngineError::Strategy {
                     strategy: "growing",
                     reason:
                         "the model's functions fix the length of its caches; use auto or fixed_size"
                             .into(),
                 }));
+            }
+            Functions::Chain(chain) => {
+                Box::new(AnemllEngine::new(chain, self.options.max_context)?)
             }
             Functions::Static(ladder) => {
                 Box::new(StaticShapeEngine::new(ladder, self.options.max_context)?)
@@ -240,11 +288,19 @@ impl Runnable {
         })
     }
 
+    /// The engine of a model in parts itself, without a window.
+    pub(crate) fn anemll(&self) -> Result<AnemllEngine, Error> {
+        match self.functions()? {
+            Functions::Chain(chain) => Ok(AnemllEngine::new(chain, self.options.max_context)?),
+            _ => Err(EngineError::VariantMismatch("the model is not in parts").into()),
+        }
+    }
+
     /// The engine of a dynamic model itself, without a window.
     pub(crate) fn sequential(&self) -> Result<SequentialEngine, Error> {
         match self.functions()? {
             Functions::Dynamic { main, prefill } => Ok(self.over(main, prefill)?),
-            Functions::Static(_) => Err(Error::Engine(EngineError::VariantMismatch(
+            _ => Err(Error::Engine(EngineError::VariantMismatch(
                 "Sequential variant requires dynamic model",
             ))),
         }
@@ -276,6 +332,9 @@ fn check_caches(functions: &Functions, options: &OpenOptions) -> Result<(), Engi
     let main = match functions {
         Functions::Dynamic { main, .. } => main.clone(),
         Functions::Static(ladder) => ladder.first()?,
+        Functions::Chain(_) => {
+            return refused("the graphs of Core ML packages read their caches themselves");
+        }
     };
     if main.states().iter().any(|s| s.ty.dtype == DType::I8) {
         return Ok(());

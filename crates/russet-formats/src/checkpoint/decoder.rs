@@ -26,9 +26,9 @@ use russet_graph::ops::transpose::Transpose;
 use russet_graph::ops::write_handle::WriteHandle;
 use russet_graph::types::{DType, Dim, TensorType, Type};
 
-use super::builder::{Builder, attributes};
 use super::weights::{LayerPart, Part, Weights};
-use super::{Architecture, DecoderConfig, Result};
+use super::{Architecture, Builder, DecoderConfig, Result};
+use crate::builder::attributes;
 
 /// An end that every extent lies before.
 const END: i32 = i32::MAX;

@@ -3,6 +3,7 @@
 use russet_graph::error::OpError;
 use thiserror::Error;
 
+use crate::builder::BuildError;
 use crate::gguf::GgufError;
 
 /// The result of building a program.
@@ -30,4 +31,11 @@ pub enum CheckpointError {
         #[source]
         error: OpError,
     },
+}
+
+impl From<BuildError> for CheckpointError {
+    fn from(BuildError { op, error }: BuildError) -> Self {
+        let op = op.into();
+        Self::Op { op, error }
+    }
 }

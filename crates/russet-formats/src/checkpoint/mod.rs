@@ -4,7 +4,6 @@
 //! `input_ids` and `position_ids` with the states `keyCache` and `valueCache`, which gives `logits`. Everything after the
 //! reader, planner and engines included, treats both alike. Quantised weights enter the graph in their blocks.
 
-mod builder;
 mod config;
 mod decoder;
 mod error;
@@ -14,10 +13,13 @@ mod weights;
 
 use russet_graph::graph::Module;
 
+use crate::builder;
 use crate::gguf::Gguf;
 pub use config::DecoderConfig;
 pub use error::{CheckpointError, Result};
 use weights::GgufWeights;
+
+type Builder = builder::Builder<CheckpointError>;
 
 /// A row of the table: what a model family does that others do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,6 +34,42 @@ impl States {
         Ok(this)
     }
 
+    /// Zeroed states of these kinds and shapes.
+    ///
+    /// # Errors
+    /// [`RunError::Memory`] where the memory cannot be had.
+    pub fn zeroed(types: Vec<(DType, Vec<usize>)>) -> Result<Self, RunError> {
+        let mut buffers = Vec::with_capacity(types.len());
+        for (dtype, shape) in &types {
+            let bytes = packed_len(*dtype, shape).ok_or_else(|| too_large("", shape))?;
+            buffers.push(AlignedBuf::sparse(bytes)?);
+        }
+        Ok(Self { buffers, types })
+    }
+
+    /// Takes some of the states out, for a function that has just these, in this order. Until [`States::put_back`] they are
+    /// empty here.
+    ///
+    /// # Panics
+    /// If there is no such state.
+    pub fn lend(&mut self, which: &[usize]) -> Self {
+        let buffers = which.iter().map(|&i| std::mem::take(&mut self.buffers[i]));
+        Self {
+            buffers: buffers.collect(),
+            types: which.iter().map(|&i| self.types[i].clone()).collect(),
+        }
+    }
+
+    /// The inverse of [`States::lend`].
+    ///
+    /// # Panics
+    /// If there is no such state.
+    pub fn put_back(&mut self, which: &[usize], lent: Self) {
+        for (&to, buffer) in which.iter().zip(lent.buffers) {
+            self.buffers[to] = buffer;
+        }
+    }
+
     /// Gives one axis of a state another extent. The first `keep` indices along it keep what they hold, the others hold zeros.
     ///
     /// # Errors
@@ -214,6 +250,25 @@ mod tests {
             let held = states.bytes(0).iter().filter(|b| **b != 0).count();
             assert_eq!(held, part.len());
         }
+    }
+
+    #[test]
+    fn states_can_be_lent() {
+        let types = vec![
+            (DType::U8, vec![2]),
+            (DType::U8, vec![3]),
+            (DType::F16, vec![1]),
+        ];
+        let mut states = States::zeroed(types).unwrap();
+        let mut lent = states.lend(&[2, 0]);
+        assert_eq!(
+            (lent.ty(0), lent.ty(1).1),
+            ((DType::F16, &[1][..]), &[2][..])
+        );
+        assert_eq!(states.bytes(0).len(), 0);
+        lent.bytes_mut(1)[1] = 7;
+        states.put_back(&[2, 0], lent);
+        assert_eq!((states.bytes(0), states.bytes(2).len()), (&[0, 7][..], 2));
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Passes: graph in, graph out, same values. Each leaves a graph that verifies.
+//! Passes: graph in, graph out, same values ([`widen`] says which it changes). Each leaves a graph that verifies.
 
 mod bind;
 mod cse;
 mod inline;
+mod widen;
 
 pub use bind::bind_input;
 pub use cse::eliminate_common;
 pub use inline::flatten;
+pub use widen::widen;

@@ -5,6 +5,7 @@
 //! [`ModelBundle::raw`]: exporters have added some without a new version (F 10). Where the files are is a [`Source`]'s matter;
 //! [`ModelBundle`] is what all kinds share, and every kind has a descriptor of its own over it.
 
+mod anemll;
 mod diffusion;
 mod document;
 mod error;
@@ -21,6 +22,7 @@ mod speech;
 mod tests;
 mod vision;
 
+pub use anemll::{AnemllBundle, AnemllParts, META};
 pub use diffusion::{DiffusionBundle, DiffusionComponent, DiffusionConfig, DiffusionMode};
 pub use error::BundleError;
 pub(crate) use fields::Faults;

@@ -2,9 +2,10 @@
 //!
 //! The trait holds only what every engine must answer; what an engine can do besides, [`Engine::capabilities`] says. A model's
 //! structure chooses the engine ([`EngineVariant::select`]): [`SequentialEngine`] for one dynamic function (contract B §5.3; the
-//! pipelined way to generate, §5.4, runs on it too), [`StaticShapeEngine`] for functions of fixed shapes (§5.5). [`Windowed`] makes
+//! pipelined way to generate, §5.4, runs on it too), [`StaticShapeEngine`] for functions of fixed shapes (§5.5), [`AnemllEngine`] for Core ML models in parts (contract A). [`Windowed`] makes
 //! either go on for ever.
 
+mod anemll;
 mod error;
 mod io;
 mod ladder;
@@ -15,6 +16,8 @@ mod static_shape;
 mod structure;
 mod windowed;
 
+pub use anemll::AnemllEngine;
+pub(crate) use anemll::{Chain, Part};
 pub use error::EngineError;
 pub use io::{Io, MaskInput, StateKind, StateRole};
 pub(crate) use io::{LOGITS, MASK, POSITIONS, TOKENS, logits_of, pads};

@@ -13,7 +13,7 @@ use russet_graph::types::DType;
 use russet_kernels::mem::bytes_of;
 use russet_kernels::threads::Pool;
 
-use super::snapshot::{held_state, put_state};
+use super::snapshot::{held_state, put_state, typed};
 use super::{
     Capabilities, Engine, EngineError, Io, KvCacheStrategy, Logits, MaskInput, Rewinding, Snapshot,
     StateKind, Token, check_held, check_room,
@@ -414,7 +414,7 @@ impl Engine for SequentialEngine {
             return Err(EngineError::Snapshot(reason));
         }
         let plan = self.executor.plan().clone();
-        let found = snapshot.check(plan.states(), &self.io.states)?;
+        let found = snapshot.check(&typed(plan.states()), &self.io.states)?;
         self.clear();
         self.make_room(held)?;
         for (index, (role, state)) in self.io.states.iter().zip(found).enumerate() {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use russet_graph::exec::{PlanState, States};
 use russet_graph::tensor::Tensor;
-use russet_graph::types::DType;
+use russet_graph::types::{DType, TensorType};
 use russet_kernels::mem::{SharedBytes, bytes_of};
 
 use super::{EngineError, StateKind, StateRole, Token};
@@ -67,7 +67,7 @@ impl Snapshot {
     /// The states for a function, in its order, where all fit.
     pub(crate) fn check<'a>(
         &'a self,
-        states: &[PlanState],
+        states: &[(&str, &TensorType)],
         roles: &[StateRole],
     ) -> Result<Vec<&'a Tensor>, EngineError> {
         let misfit = |what: String| Err(EngineError::Snapshot(what));
@@ -81,17 +81,16 @@ impl Snapshot {
             return misfit(format!("it has {got} states, the model has {want}"));
         }
         let mut found = Vec::with_capacity(states.len());
-        for (state, role) in states.iter().zip(roles) {
-            let held = self.states.iter().find(|(name, _)| **name == *state.name);
+        for ((state, ty), role) in states.iter().zip(roles) {
+            let held = self.states.iter().find(|(name, _)| name == state);
             let Some((_, held)) = held else {
-                return misfit(format!("it has no state {:?}", state.name));
+                return misfit(format!("it has no state {state:?}"));
             };
-            if !fits(held, state, role, self.tokens.len()) {
+            if !fits(held, ty, role, self.tokens.len()) {
                 let got = held.ty();
                 let rows = self.tokens.len();
                 return misfit(format!(
-                    "state {:?} is {got} behind {rows} tokens, of a model's {}",
-                    state.name, state.ty
+                    "state {state:?} is {got} behind {rows} tokens, of a model's {ty}"
                 ));
             }
             found.push(held);
@@ -196,13 +195,14 @@ pub(crate) fn put_state(states: &mut States, index: usize, role: &StateRole, hel
     states.set_part(index, role.axis, held.shape[role.axis], held.bytes());
 }
 
-fn fits(held: &Tensor, state: &PlanState, role: &StateRole, tokens: usize) -> bool {
-    let rank = state.ty.rank();
-    let fixed = |i: usize| {
-        state.ty.shape[i]
-            .as_const()
-            .and_then(|n| usize::try_from(n).ok())
-    };
+/// Names and types of the states of a plan.
+pub(crate) fn typed(states: &[PlanState]) -> Vec<(&str, &TensorType)> {
+    states.iter().map(|s| (&*s.name, &s.ty)).collect()
+}
+
+fn fits(held: &Tensor, ty: &TensorType, role: &StateRole, tokens: usize) -> bool {
+    let rank = ty.rank();
+    let fixed = |i: usize| ty.shape[i].as_const().and_then(|n| usize::try_from(n).ok());
     let extents = held
         .shape
         .iter()
@@ -214,7 +214,7 @@ fn fits(held: &Tensor, state: &PlanState, role: &StateRole, tokens: usize) -> bo
             (Some(want), _) => n == want,
             (None, _) => false,
         });
-    held.dtype == state.ty.dtype && held.shape.len() == rank && extents
+    held.dtype == ty.dtype && held.shape.len() == rank && extents
 }
 
 fn io(path: &Path, source: std::io::Error) -> Error {

@@ -12,7 +12,7 @@ use russet_graph::exec::{Executor, Input, States, View};
 use russet_graph::types::{DType, TensorType};
 
 use super::ladder::{Ladder, Rung, select};
-use super::snapshot::{held_state, put_state};
+use super::snapshot::{held_state, put_state, typed};
 use super::{
     Capabilities, Engine, EngineError, Logits, Rewinding, Snapshot, StateKind, StateRole, Token,
     check_held, check_room,
@@ -455,7 +455,7 @@ impl Engine for StaticShapeEngine {
         };
         let mut fresh = self.first_states(&rung)?;
         let plan = self.ladder.plan(&rung.name)?;
-        let found = snapshot.check(plan.states(), &fresh.roles)?;
+        let found = snapshot.check(&typed(plan.states()), &fresh.roles)?;
         for (index, state) in found.into_iter().enumerate() {
             put_state(&mut fresh.states, index, &fresh.roles[index], state);
         }

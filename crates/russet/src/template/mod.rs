@@ -14,7 +14,7 @@ use minijinja::{Error, context};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bundle::{BundleError, Source};
+use crate::bundle::{BundleError, Source, inside};
 
 /// One message of a conversation. Further fields reach the template as they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,12 +120,12 @@ impl ChatTemplate {
         directory: &str,
         config: Option<&Value>,
     ) -> Result<Option<Self>, BundleError> {
-        let file = format!("{directory}/chat_template.jinja");
+        let file = inside(directory, "chat_template.jinja");
         let mut templates = Vec::new();
         if source.exists(&file) {
             templates.push(("default".to_owned(), read_text(source, &file)?));
         }
-        let more = format!("{directory}/additional_chat_templates");
+        let more = inside(directory, "additional_chat_templates");
         for entry in source.list(&more).map_err(|source| BundleError::Io {
             file: more.clone(),
             source,

@@ -1,0 +1,139 @@
+//! Core ML packages: one `.mlpackage`, and folders of several in ANEMLL's layout.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use russet_formats::coreml::{CoremlModel, Weights, manifest};
+use russet_graph::exec::{Plan, PlanOptions};
+use russet_graph::graph::{Graph, Module};
+use russet_kernels::threads::Pool;
+
+use crate::bundle::{AnemllBundle, AnemllParts, Source, inside};
+use crate::engine::{Chain, Part};
+use crate::open::{Error, OpenOptions};
+
+/// Whether a folder of a source is a Core ML package.
+pub(crate) fn is_package(source: &dyn Source, folder: &str) -> bool {
+    source.exists(&inside(folder, manifest::MANIFEST))
+}
+
+/// Reads the Core ML package in a folder of a source; `""` is the source itself. Weight files are mapped.
+///
+/// # Errors
+/// [`Error::Io`] where a file cannot be read, [`Error::Coreml`] where the package is broken.
+pub fn read_coreml_in(source: &dyn Source, folder: &str) -> Result<(CoremlModel, Weights), Error> {
+    let broken = |error| Error::Coreml {
+        path: place(source, folder),
+        source: error,
+    };
+    let unread = |name: &str, error| Error::Io {
+        path: place(source, name),
+        source: error,
+    };
+    let name = inside(folder, manifest::MANIFEST);
+    let bytes = source.read(&name).map_err(|e| unread(&name, e))?;
+    let specification = manifest::specification(&bytes).map_err(broken)?;
+    let name = inside(folder, &specification);
+    let bytes = source.map(&name).map_err(|e| unread(&name, e))?;
+    let model = CoremlModel::read(bytes).map_err(broken)?;
+    let beside = name.rsplit_once('/').map_or("", |(parent, _)| parent);
+    let mut weights = Weights::default();
+    for file in model.weight_files() {
+        let Some(path) = manifest::beside(&file) else {
+            return Err(Error::Missing(format!(
+                "{}: weights in {file:?}, outside the package",
+                place(source, folder).display()
+            )));
+        };
+        let path = inside(beside, path);
+        weights.add(&file, source.map(&path).map_err(|e| unread(&path, e))?);
+    }
+    Ok((model, weights))
+}
+
+/// The program of the package in a folder of a source.
+pub(crate) fn module_in(source: &dyn Source, folder: &str) -> Result<Module, Error> {
+    let (model, weights) = read_coreml_in(source, folder)?;
+    model.module(&weights).map_err(|error| Error::Coreml {
+        path: place(source, folder),
+        source: error,
+    })
+}
+
+/// The programs of all parts as one module: functions are named after part and function, such as `chunk1.infer`.
+pub(crate) fn joined(source: &dyn Source, parts: &AnemllParts) -> Result<Module, Error> {
+    let mut module = Module::default();
+    for (name, files) in named(parts) {
+        for file in files {
+            let part = module_in(source, file)?;
+            module.attributes = part.attributes;
+            module
+                .graphs
+                .extend(part.graphs.into_iter().map(|graph| Graph {
+                    name: format!("{name}.{}", graph.name).into(),
+                    ..graph
+                }));
+        }
+    }
+    Ok(module)
+}
+
+/// Parts in the order they run, with their files.
+fn named(parts: &AnemllParts) -> Vec<(String, Vec<&str>)> {
+    match parts {
+        AnemllParts::Monolithic(file) => vec![("model".into(), vec![&**file])],
+        AnemllParts::Chunked {
+            embeddings,
+            chunks,
+            head,
+        } => {
+            let mut all = vec![("embeddings".to_owned(), vec![&**embeddings])];
+            for (i, files) in chunks.iter().enumerate() {
+                let files = files.iter().map(|f| &**f).collect();
+                all.push((format!("chunk{}", i + 1), files));
+            }
+            all.push((HEAD.to_owned(), vec![&**head]));
+            all
+        }
+    }
+}
+
+/// The name of the part that makes logits.
+const HEAD: &str = "lm_head";
+
+/// Plans the functions of a joined module.
+pub(crate) fn chain(
+    module: &Module,
+    bundle: &AnemllBundle,
+    options: &OpenOptions,
+    pool: &Arc<Pool>,
+) -> Result<Chain, Error> {
+    let mut plans = PlanOptions::default();
+    plans.precision = options.precision;
+    plans.repack = !options.no_repack;
+    plans.pool = Some(pool.clone());
+    let (mut parts, mut head) = (Vec::new(), None);
+    for (name, _) in named(&bundle.parts) {
+        let mut functions = Vec::new();
+        for graph in module.functions() {
+            if let Some((part, function)) = graph.name.split_once('.')
+                && part == name
+            {
+                let plan = Arc::new(Plan::build(module, &graph.name, &plans)?);
+                functions.push((function.to_owned(), plan));
+            }
+        }
+        match name == HEAD {
+            true => head = functions.pop().map(|(_, plan)| plan),
+            false => parts.push(Part::new(&name, functions)),
+        }
+    }
+    Ok(Chain::new(bundle, parts, head, pool.clone())?)
+}
+
+fn place(source: &dyn Source, name: &str) -> PathBuf {
+    match name {
+        "" => source.location().into(),
+        name => source.location().join(name),
+    }
+}
