@@ -1,5 +1,5 @@
 //! Sampling of one's own (contract B §9.3): a [`Strategy`] sees every row of logits before the filters do, and may pick the token
-//! itself. It works wherever tokens are made: [`crate::generate`], sessions, evaluation, the command line.
+//! itself. It works wherever tokens are made: [`crate::generate()`], sessions, evaluation, the command line.
 //!
 //! A repetition penalty of one's own, with a list of words that never come:
 //!

@@ -73,7 +73,7 @@ pub fn read_questions(text: &str, place: &str) -> Result<Vec<Question>, Evaluati
 /// Answers questions; `on_progress` hears of every one.
 ///
 /// # Errors
-/// Those of [`continuation`].
+/// Those of [`continuation()`].
 pub fn choices(
     model: &Model,
     scorer: &mut Scorer,
