@@ -35,7 +35,7 @@ pub mod tokenizer;
 pub use audit::{AuditOptions, audit};
 pub use bundle::{BundleError, LanguageBundle, ModelBundle};
 pub use call::{CallError, Function, Results};
-pub use coreml::read_coreml_in;
+pub use coreml::{is_package, read_coreml_in};
 pub use engine::{
     AnemllEngine, Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Snapshot,
     Token,

@@ -3,6 +3,7 @@
 mod audit;
 mod bench;
 mod call;
+mod coreml;
 mod inspect;
 mod retarget;
 mod session;
