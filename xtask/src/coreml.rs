@@ -1,8 +1,9 @@
 //! `cargo xtask conformance coreml DIR`: recorded conversations with Core ML packages in ANEMLL's layout, replayed call by call.
 //!
 //! `DIR/NAME/` is a package folder, `NAME.safetensors` what `coreml_lm.py` recorded with it: `tokens`; `calls` and `turns.calls`, the
-//! positions and lengths of calls; `logits_f16` and `turns.logits_f16`, a row for every token, NaN where the calls give none;
-//! `state.<name>` after `calls`. The rows are those of f32 arithmetic on f16 weights.
+//! positions and lengths of calls; `logits_f16` and `turns.logits_f16`, a row for every token, NaN where the calls give none
+//! (or only some rows, and their tokens in `logits_f16.rows`); `state.<name>` after `calls`. The rows are those of f32 arithmetic on f16
+//! weights.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -200,9 +201,7 @@ fn play(
 ) -> Result<(AnemllEngine, Rows), Failure> {
     let tokens = numbers(record.tensor("tokens")?.data(), u32::from_le_bytes);
     let calls = numbers(record.tensor(calls)?.data(), u32::from_le_bytes);
-    let table = record.tensor(logits)?;
-    let width = table.shape().last().copied().unwrap_or(1).max(1);
-    let recorded = numbers(table.data(), f32::from_le_bytes);
+    let table = Table::of(record, logits)?;
     let mut engine = model.anemll()?;
     let mut rows = Rows {
         largest: 0.0,
@@ -216,15 +215,41 @@ fn play(
         }
         let given = tokens.get(at..at + len).ok_or("a call beyond the tokens")?;
         engine.feed(given, &|| false)?;
-        let row = recorded
-            .chunks(width)
-            .nth(at + len - 1)
-            .ok_or("a call beyond the logits")?;
-        if row.iter().all(|x| x.is_finite()) {
+        if let Some(row) = table.row(at + len - 1) {
             compare_row(&mut rows, &engine.logits().to_vec(), row);
         }
     }
     Ok((engine, rows))
+}
+
+/// Recorded logits.
+struct Table {
+    values: Vec<f32>,
+    width: usize,
+    /// The token of every row, where not every token has one.
+    tokens: Option<Vec<u32>>,
+}
+
+impl Table {
+    fn of(record: &SafeTensors<'_>, name: &str) -> Result<Self, Failure> {
+        let table = record.tensor(name)?;
+        let rows = record.tensor(&format!("{name}.rows")).ok();
+        Ok(Self {
+            values: numbers(table.data(), f32::from_le_bytes),
+            width: table.shape().last().copied().unwrap_or(1).max(1),
+            tokens: rows.map(|r| numbers(r.data(), u32::from_le_bytes)),
+        })
+    }
+
+    /// The logits after a token, where they are numbers.
+    fn row(&self, token: usize) -> Option<&[f32]> {
+        let at = match &self.tokens {
+            Some(tokens) => tokens.iter().position(|t| *t as usize == token)?,
+            None => token,
+        };
+        let row = self.values.chunks(self.width).nth(at)?;
+        row.iter().all(|x| x.is_finite()).then_some(row)
+    }
 }
 
 fn compare_row(rows: &mut Rows, computed: &[f32], recorded: &[f32]) {

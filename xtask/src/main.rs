@@ -8,6 +8,7 @@ mod answer;
 mod caller;
 mod compare;
 mod coreml;
+mod coreml_ops;
 mod graphs;
 mod lm;
 mod ops;
@@ -104,6 +105,11 @@ enum Conformance {
         #[arg(long, conflicts_with = "compute")]
         fast: bool,
     },
+    /// Compute the operations of every Core ML package DIR/GROUP.mlpackage and compare them with GROUP.safetensors
+    CoremlOps {
+        /// The suite
+        folder: PathBuf,
+    },
     /// Answer a question greedily with BUNDLE and compare tokens and logits with RECORD (.safetensors)
     Answer {
         bundle: PathBuf,
@@ -161,6 +167,7 @@ fn conformance(suite: Conformance) -> Result<Tally, Failure> {
             compute,
             fast,
         } => coreml::replay_all(&folder, coreml::Mode { compute, fast }),
+        Conformance::CoremlOps { folder } => coreml_ops::replay_all(&folder),
         Conformance::Answer {
             bundle,
             record,

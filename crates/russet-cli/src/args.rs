@@ -376,7 +376,7 @@ pub(crate) struct PlanArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CallArgs {
-    /// An .aimodel, a bundle (its main asset) or a name
+    /// An .aimodel, a Core ML package, a bundle (its main asset) or a name
     pub(crate) asset: String,
     /// The function
     #[arg(long, value_name = "NAME", default_value = "main")]

@@ -17,6 +17,7 @@ use russet_graph::types::{Dim, TensorType, Type};
 use russet_kernels::mem::SharedBytes;
 use russet_kernels::threads::Pool;
 
+use crate::coreml;
 use crate::tensors::NamedTensors;
 
 /// Why a function cannot be called on these tensors.
@@ -131,7 +132,9 @@ pub struct Function {
 impl Function {
     /// Prepares a function of a verified module, to run on this many threads (0: one a CPU).
     pub fn new(module: Arc<Module>, name: &str, threads: usize) -> Result<Self, CallError> {
-        Self::planned(module, name, threads, &PlanOptions::default())
+        let mut options = PlanOptions::default();
+        options.sums = coreml::sums(&module);
+        Self::planned(module, name, threads, &options)
     }
 
     /// Like [`Self::new`], planned as `options` say.

@@ -1,10 +1,12 @@
-//! Core ML packages: one `.mlpackage`, and folders of several in ANEMLL's layout.
+//! Core ML packages: one `.mlpackage` or `.mlmodelc`, and folders of several in ANEMLL's layout.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use russet_formats::coreml::{CoremlModel, Weights, manifest};
-use russet_graph::exec::{Plan, PlanOptions};
+use russet_formats::coreml::{
+    CoremlError, CoremlModel, DESCRIPTION, VERSION, Weights, manifest, text,
+};
+use russet_graph::exec::{Plan, PlanOptions, Sums};
 use russet_graph::graph::{Graph, Module};
 use russet_kernels::threads::Pool;
 
@@ -12,31 +14,33 @@ use crate::bundle::{AnemllBundle, AnemllParts, Source, inside};
 use crate::engine::{Chain, Part};
 use crate::open::{Error, OpenOptions};
 
-/// Whether a folder of a source is a Core ML package.
-pub(crate) fn is_package(source: &dyn Source, folder: &str) -> bool {
-    source.exists(&inside(folder, manifest::MANIFEST))
+/// Whether a folder of a source is a Core ML package, compiled or not.
+pub fn is_package(source: &dyn Source, folder: &str) -> bool {
+    is_compiled(source, folder) || source.exists(&inside(folder, manifest::MANIFEST))
 }
 
-/// Reads the Core ML package in a folder of a source; `""` is the source itself. Weight files are mapped.
+fn is_compiled(source: &dyn Source, folder: &str) -> bool {
+    source.exists(&inside(folder, text::FILE))
+}
+
+/// How an exact plan of a module rounds sums: Core ML promises no order, so those of its programs are rounded once.
+pub(crate) fn sums(module: &Module) -> Sums {
+    match module.attributes.iter().any(|(name, _)| &**name == VERSION) {
+        true => Sums::Once,
+        false => Sums::EveryStep,
+    }
+}
+
+/// Reads the Core ML package in a folder of a source, compiled or not; `""` is the source itself. Weight files are mapped.
 ///
 /// # Errors
 /// [`Error::Io`] where a file cannot be read, [`Error::Coreml`] where the package is broken.
 pub fn read_coreml_in(source: &dyn Source, folder: &str) -> Result<(CoremlModel, Weights), Error> {
-    let broken = |error| Error::Coreml {
-        path: place(source, folder),
-        source: error,
+    let (model, beside) = if is_compiled(source, folder) {
+        (compiled(source, folder)?, folder.to_owned())
+    } else {
+        specification(source, folder)?
     };
-    let unread = |name: &str, error| Error::Io {
-        path: place(source, name),
-        source: error,
-    };
-    let name = inside(folder, manifest::MANIFEST);
-    let bytes = source.read(&name).map_err(|e| unread(&name, e))?;
-    let specification = manifest::specification(&bytes).map_err(broken)?;
-    let name = inside(folder, &specification);
-    let bytes = source.map(&name).map_err(|e| unread(&name, e))?;
-    let model = CoremlModel::read(bytes).map_err(broken)?;
-    let beside = name.rsplit_once('/').map_or("", |(parent, _)| parent);
     let mut weights = Weights::default();
     for file in model.weight_files() {
         let Some(path) = manifest::beside(&file) else {
@@ -45,19 +49,59 @@ pub fn read_coreml_in(source: &dyn Source, folder: &str) -> Result<(CoremlModel,
                 place(source, folder).display()
             )));
         };
-        let path = inside(beside, path);
-        weights.add(&file, source.map(&path).map_err(|e| unread(&path, e))?);
+        let path = inside(&beside, path);
+        weights.add(
+            &file,
+            source.map(&path).map_err(|e| unread(source, &path, e))?,
+        );
     }
     Ok((model, weights))
+}
+
+/// The model of a `.mlpackage`, and the folder it lies in.
+fn specification(source: &dyn Source, folder: &str) -> Result<(CoremlModel, String), Error> {
+    let broken = |error| broken(source, folder, error);
+    let name = inside(folder, manifest::MANIFEST);
+    let bytes = source.read(&name).map_err(|e| unread(source, &name, e))?;
+    let name = inside(folder, &manifest::specification(&bytes).map_err(broken)?);
+    let bytes = source.map(&name).map_err(|e| unread(source, &name, e))?;
+    let model = CoremlModel::read(bytes).map_err(broken)?;
+    let beside = name.rsplit_once('/').map_or("", |(parent, _)| parent);
+    Ok((model, beside.to_owned()))
+}
+
+/// The model of a `.mlmodelc`.
+fn compiled(source: &dyn Source, folder: &str) -> Result<CoremlModel, Error> {
+    let name = inside(folder, text::FILE);
+    let program = source.map(&name).map_err(|e| unread(source, &name, e))?;
+    let name = inside(folder, DESCRIPTION);
+    let description = match source.exists(&name) {
+        true => Some(source.map(&name).map_err(|e| unread(source, &name, e))?),
+        false => None,
+    };
+    CoremlModel::read_compiled(&program, description).map_err(|e| broken(source, folder, e))
+}
+
+fn broken(source: &dyn Source, folder: &str, error: CoremlError) -> Error {
+    Error::Coreml {
+        path: place(source, folder),
+        source: error,
+    }
+}
+
+fn unread(source: &dyn Source, name: &str, error: std::io::Error) -> Error {
+    Error::Io {
+        path: place(source, name),
+        source: error,
+    }
 }
 
 /// The program of the package in a folder of a source.
 pub(crate) fn module_in(source: &dyn Source, folder: &str) -> Result<Module, Error> {
     let (model, weights) = read_coreml_in(source, folder)?;
-    model.module(&weights).map_err(|error| Error::Coreml {
-        path: place(source, folder),
-        source: error,
-    })
+    model
+        .module(&weights)
+        .map_err(|e| broken(source, folder, e))
 }
 
 /// The programs of all parts as one module: functions are named after part and function, such as `chunk1.infer`.
@@ -112,6 +156,7 @@ pub(crate) fn chain(
     plans.precision = options.precision;
     plans.repack = !options.no_repack;
     plans.pool = Some(pool.clone());
+    plans.sums = sums(module);
     let (mut parts, mut head) = (Vec::new(), None);
     for (name, _) in named(&bundle.parts) {
         let mut functions = Vec::new();

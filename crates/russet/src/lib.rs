@@ -40,7 +40,7 @@ pub use audit::{AuditOptions, audit};
 pub use bundle::{BundleError, LanguageBundle, ModelBundle};
 pub use call::{CallError, Function, Results};
 pub use choose::{Record, TokenLogits};
-pub use coreml::read_coreml_in;
+pub use coreml::{is_package, read_coreml_in};
 pub use engine::{
     AnemllEngine, Engine, EngineError, EngineVariant, KvCacheStrategy, Logits, SequentialEngine,
     Snapshot, Token,

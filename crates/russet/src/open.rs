@@ -185,14 +185,15 @@ pub enum ModelSource {
 }
 
 /// Kinds of folders by the extension of their names.
-const FOLDERS: [(&str, ModelSource); 2] = [
+const FOLDERS: [(&str, ModelSource); 3] = [
     ("aimodel", ModelSource::Asset),
+    ("mlmodelc", ModelSource::Coreml),
     ("mlpackage", ModelSource::Coreml),
 ];
 
 impl ModelSource {
     /// What is at a path: a folder is a bundle, ANEMLL's where it has a `meta.yaml` and no `metadata.json`, or an asset or package
-    /// where its name ends in `.aimodel` or `.mlpackage`; a file is a GGUF file or a zip archive where its name or its first bytes
+    /// where its name ends in `.aimodel`, `.mlpackage` or `.mlmodelc`; a file is a GGUF file or a zip archive where its name or its first bytes
     /// say so.
     ///
     /// # Errors

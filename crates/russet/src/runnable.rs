@@ -375,6 +375,7 @@ pub(crate) fn plan_options(
     plan.repack = !options.no_repack;
     plan.pool = Some(pool.clone());
     plan.caches = options.kv_cache_kind;
+    plan.sums = coreml::sums(module);
     plan.last_row_of = logits.filter(|_| !options.all_logits && !padded);
     plan
 }

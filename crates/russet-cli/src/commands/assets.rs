@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use russet::bundle::{BundleError, ModelBundle, Source};
+use russet::bundle::{AnemllBundle, BundleError, ModelBundle, Source};
 use russet::{Error, ModelSource};
 
 use crate::failure::Failure;
@@ -36,8 +36,17 @@ impl Assets {
         choose: impl Fn(&ModelBundle, &dyn Source) -> Result<Vec<String>, BundleError>,
     ) -> Result<Self, Failure> {
         let files = russet::files(path)?;
-        if ModelSource::of(path)? == ModelSource::Asset {
+        let kind = ModelSource::of(path)?;
+        if matches!(kind, ModelSource::Asset | ModelSource::Coreml) {
             let folders = vec![String::new()];
+            return Ok(Self { files, folders });
+        }
+        if kind == ModelSource::Anemll {
+            let bundle = AnemllBundle::read(&*files).map_err(|error| Failure::Open {
+                path: path.into(),
+                source: Box::new(Error::from(error)),
+            })?;
+            let folders = bundle.parts.files().map(str::to_owned).collect();
             return Ok(Self { files, folders });
         }
         let chosen = ModelBundle::read(&*files).and_then(|bundle| choose(&bundle, &*files));

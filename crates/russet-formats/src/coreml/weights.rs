@@ -49,6 +49,11 @@ impl Weights {
         self.files.insert(name.into(), bytes);
     }
 
+    /// Bytes of all files.
+    pub fn size(&self) -> usize {
+        self.files.values().map(|b| b.len()).sum()
+    }
+
     /// The elements of the value at an offset: `len` of them, of kind `dtype`.
     ///
     /// # Errors

@@ -32,6 +32,18 @@ pub struct PlanOptions {
     pub pool: Option<Arc<Pool>>,
     /// What keys and values are kept as, by a fast plan.
     pub caches: CacheKind,
+    /// How sums of products are rounded, by an exact plan.
+    pub sums: Sums,
+}
+
+/// How an exact plan rounds sums of products.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sums {
+    /// At every step, as the Core AI runtime does.
+    #[default]
+    EveryStep,
+    /// Once, as the operations mean it: they are taken in f32, in order.
+    Once,
 }
 
 /// What a plan keeps keys and values as.
@@ -63,6 +75,7 @@ impl Default for PlanOptions {
             last_row_of: None,
             pool: None,
             caches: CacheKind::Given,
+            sums: Sums::EveryStep,
         }
     }
 }
@@ -205,6 +218,9 @@ impl Plan {
                 .unwrap_or_else(|| Arc::new(Pool::new(0)));
             fuse::fuse(&mut lowered, options.repack.then_some(&*pool))
                 .map_err(|e| unplannable(&flat, flat.body.nodes.len(), "pack", e))?;
+        }
+        if (options.precision, options.sums) == (Precision::Exact, Sums::Once) {
+            fuse::round_once(&mut lowered);
         }
         let assembly = Assembly::new(&flat);
         let (inputs, mut states) = assembly.ports()?;

@@ -19,7 +19,7 @@ mod states;
 mod view;
 mod work;
 
-pub use build::{CacheKind, Plan, PlanError, PlanOptions, PlanState, Precision, StepInfo};
+pub use build::{CacheKind, Plan, PlanError, PlanOptions, PlanState, Precision, StepInfo, Sums};
 pub use run::{Executor, Input, RunError};
 pub use states::States;
 pub use view::{MAX_RANK, View};

@@ -66,6 +66,24 @@ pub enum AnemllParts {
     Monolithic(String),
 }
 
+impl AnemllParts {
+    /// All files, in the order they run.
+    pub fn files(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        match self {
+            Self::Monolithic(file) => Box::new(std::iter::once(&**file)),
+            Self::Chunked {
+                embeddings,
+                chunks,
+                head,
+            } => {
+                let first = std::iter::once(&**embeddings);
+                let chunks = chunks.iter().flatten().map(|f| &**f);
+                Box::new(first.chain(chunks).chain([&**head]))
+            }
+        }
+    }
+}
+
 impl AnemllBundle {
     /// Whether a source holds such a folder.
     pub fn is_at(source: &dyn Source) -> bool {

@@ -1,9 +1,10 @@
-//! What is known of an asset or a GGUF file: the JSON form of `russet inspect`.
+//! What is known of an asset, a package or a GGUF file: the JSON form of `russet inspect`.
 
 use std::fs;
 use std::path::Path;
 
 use russet_formats::aimodel::AimodelAsset;
+use russet_formats::coreml::{CoremlModel, Weights};
 use russet_formats::gguf::Gguf;
 use russet_graph::graph::{Block, Graph, Module, Port};
 use russet_graph::ops::Op;
@@ -17,13 +18,14 @@ use super::statistics::{Counts, Statistics};
 pub(super) struct Facts {
     /// Where it is.
     pub(super) path: String,
-    /// `aimodel` or `gguf`.
+    /// `aimodel`, `coreml` or `gguf`.
     pub(super) format: &'static str,
-    /// Bytes of the file.
+    /// Bytes of the file; of a Core ML package, of its weight files.
     pub(super) bytes: u64,
     /// Bytes of its constants.
     pub(super) constant_bytes: u64,
-    /// The language version of an asset, a date; the version of a GGUF file.
+    /// The language version of an asset, a date; the version of a GGUF file or of Core ML's
+    /// specification.
     pub(super) version: Option<u32>,
     /// Whether the digest was checked (and found right: else there would be an error).
     pub(super) hash_verified: bool,
@@ -72,6 +74,21 @@ impl Facts {
             bytes: asset.bytes().len() as u64,
             version: asset.raw.dialect_date(asset.bytes()),
             hash_verified,
+            ..Self::of_module(path, module, statistics)
+        }
+    }
+
+    /// Those of a Core ML package.
+    pub(super) fn of_coreml(
+        path: &Path,
+        (model, weights): (&CoremlModel, &Weights),
+        module: &Module,
+    ) -> Self {
+        let statistics = Statistics::of_program(&model.program);
+        Self {
+            format: "coreml",
+            bytes: weights.size() as u64,
+            version: u32::try_from(model.version).ok(),
             ..Self::of_module(path, module, statistics)
         }
     }
@@ -153,7 +170,7 @@ fn value(port: &Port) -> Option<Value> {
 }
 
 /// An element type by the runtime's name for it.
-fn type_name(dtype: DType) -> String {
+pub(super) fn type_name(dtype: DType) -> String {
     match (dtype, dtype.class()) {
         (DType::BF16, _) => "BFloat16".into(),
         (_, Class::Bool) => "Bool".into(),

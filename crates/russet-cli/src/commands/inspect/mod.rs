@@ -1,4 +1,4 @@
-//! `russet inspect PATH`: what a bundle, an asset or a GGUF file holds.
+//! `russet inspect PATH`: what a bundle, an asset, a Core ML package or a GGUF file holds.
 //!
 //! [`facts`] gathers, [`statistics`] counts an asset's operations and constants as the Core AI runtime counts them, [`report`]
 //! prints for people. `--json` prints the facts themselves, `--text` the graphs, `--plan` the steps of a function ([`plan`]),
@@ -62,7 +62,7 @@ fn show(out: &mut impl Write, facts: &[Facts], json: bool) -> io::Result<()> {
     writeln!(out)
 }
 
-/// The programs of a GGUF file, an asset, or the assets of a bundle; what is known of each goes to `facts`.
+/// The programs of a GGUF file, an asset or package, or those of a bundle or folder; what is known of each goes to `facts`.
 fn modules(
     path: &Path,
     args: &InspectArgs,
@@ -83,6 +83,12 @@ fn asset(
     facts: &mut Vec<Facts>,
 ) -> Result<Module, Failure> {
     let path = assets.path(folder);
+    if russet::is_package(&*assets.files, folder) {
+        let (model, weights) = russet::read_coreml_in(&*assets.files, folder)?;
+        let module = russet::open_module_in(&*assets.files, folder)?;
+        facts.push(Facts::of_coreml(&path, (&model, &weights), &module));
+        return Ok(module);
+    }
     let broken = |source| Failure::Asset {
         path: path.clone(),
         source,

@@ -7,6 +7,9 @@ use russet_formats::aimodel::ir::{RawBlock, RawOp, ValueId};
 use russet_formats::aimodel::raw::RawModule;
 use russet_formats::aimodel::records::{AttrId, TypeId};
 use russet_formats::aimodel::types::{Scalar, TypeRecord};
+use russet_formats::coreml::program::{Argument, Block, Data, Element, Program, ValueType};
+
+use super::facts::type_name;
 
 /// Counts by name.
 pub(super) type Counts = BTreeMap<String, u64>;
@@ -34,6 +37,46 @@ impl Statistics {
         let mut types = HashMap::new();
         raw.ops.iter().for_each(|op| counter.op(op, &mut types));
         counter.seen
+    }
+
+    /// Counts a Core ML program: operations by their kind, constants by what the file holds.
+    pub(super) fn of_program(program: &Program) -> Self {
+        let (mut seen, mut blobs) = (Self::default(), HashSet::new());
+        for function in &program.functions {
+            seen.program_block(&function.body, &mut blobs);
+        }
+        seen
+    }
+
+    fn program_block<'a>(&mut self, block: &'a Block, blobs: &mut HashSet<(&'a str, u64)>) {
+        for op in &block.operations {
+            *self.operations.entry(op.kind.to_string()).or_default() += 1;
+            let bound = op.inputs.iter().flat_map(|(_, list)| list);
+            let bound = bound.filter_map(|a| match a {
+                Argument::Value(value) => Some(value),
+                Argument::Name(_) => None,
+            });
+            for value in op.attributes.iter().map(|(_, v)| v).chain(bound) {
+                let first = match &value.data {
+                    Data::Blob { file, offset } => blobs.insert((&**file, *offset)),
+                    Data::Bytes(_) | Data::Texts(_) => true,
+                };
+                if let (Element::Number(dtype), true) = (value.ty.element, first) {
+                    let count = value.ty.len().unwrap_or_default() as u64;
+                    *self.storage.entry(type_name(dtype)).or_default() += count;
+                }
+            }
+            let results = op.outputs.iter().filter(|_| &*op.kind != "const");
+            self.compute
+                .extend(results.filter_map(|named| match &named.ty {
+                    ValueType::Tensor(t) | ValueType::State(t) => match t.element {
+                        Element::Number(dtype) => Some(type_name(dtype)),
+                        Element::Text => None,
+                    },
+                    ValueType::Other => None,
+                }));
+            op.blocks.iter().for_each(|b| self.program_block(b, blobs));
+        }
     }
 }
 

@@ -4,9 +4,12 @@
 //! Values that the file holds stay there, compressed or not, until an operation asks for them ([`held`]); the type of every
 //! result follows from its operands and must agree with the one that the program declares.
 
+mod activations;
+mod attention;
 mod elementwise;
 mod gather;
 mod held;
+mod indices;
 mod matrix;
 mod moves;
 mod operands;
@@ -31,6 +34,9 @@ use super::program::{Block, Element, Function, Named, Operation, TensorType, Val
 use super::weights::Weights;
 
 type Builder = crate::builder::Builder<Problem>;
+
+/// The attribute of a module that says the version of the specification.
+pub const VERSION: &str = "specification_version";
 
 /// Translates the program of a model.
 pub(super) fn lower(model: &CoremlModel, weights: &Weights) -> Result<Module> {

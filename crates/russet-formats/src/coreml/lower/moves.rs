@@ -1,8 +1,9 @@
 //! Operations that move elements and compute none: other shapes, other orders, several tensors as one.
 
+use russet_graph::attr::Attr;
 use russet_graph::graph::ValueId;
 use russet_graph::ops::shape::axis;
-use russet_graph::types::Dim;
+use russet_graph::types::{DType, Dim};
 
 use super::operands::wrong;
 use super::{Lowering, tensor};
@@ -165,6 +166,66 @@ pub(super) fn tile(l: &mut Lowering<'_>, op: &Operation) -> Outcome<ValueId> {
 pub(super) fn fill_like(l: &mut Lowering<'_>, op: &Operation) -> Outcome<ValueId> {
     let (like, value) = (l.value(op, "ref_tensor")?, l.value(op, "value")?);
     l.repeated_like(value, like)
+}
+
+/// `fill`: one value in a shape.
+pub(super) fn fill(l: &mut Lowering<'_>, op: &Operation) -> Outcome<ValueId> {
+    let shape = l.value(op, "shape")?;
+    let value = match l.optional(op, "value")? {
+        Some(value) => value,
+        None => l.filled(l.kind_of(op, 0).unwrap_or(DType::F32), 0.0)?,
+    };
+    l.op("broadcast_to", &[value, shape])
+}
+
+/// `stack`: tensors one behind the other along a new axis.
+pub(super) fn stack(l: &mut Lowering<'_>, op: &Operation) -> Outcome<ValueId> {
+    let mut parts = l.list(op, "values")?;
+    let first = *parts
+        .first()
+        .ok_or_else(|| wrong("values", "one tensor or more"))?;
+    let at = l.axis_in(l.int(op, "axis")?, l.rank_of(first)? + 1)? as i64;
+    for part in &mut parts {
+        *part = l.expanded(*part, &[at])?;
+    }
+    parts.insert(0, l.scalar(at)?);
+    l.op("concat", &parts)
+}
+
+/// `flatten2d`: the axes before `axis` as one, and the others.
+pub(super) fn flatten(l: &mut Lowering<'_>, op: &Operation) -> Outcome<ValueId> {
+    let x = l.value(op, "x")?;
+    let shape = l.extents_of(x)?;
+    let at = l.axis_in(l.int_or(op, "axis", 1)?, shape.len() + 1)?;
+    let (before, behind) = shape.split_at(at.min(shape.len()));
+    let product = |extents: &[usize]| extents.iter().product::<usize>() as i64;
+    l.reshaped(x, &[product(before), product(behind)])
+}
+
+/// `pad`: two amounts for each of the last axes.
+pub(super) fn pad(l: &mut Lowering<'_>, op: &Operation) -> Outcome<ValueId> {
+    let (x, mut amounts) = (l.value(op, "x")?, l.must_ints(op, "pad")?);
+    let all = 2 * l.rank_of(x)?;
+    if amounts.len() > all {
+        return Err(wrong("pad", "no more than two amounts for every axis"));
+    }
+    amounts.splice(0..0, vec![0; all - amounts.len()]);
+    let mode = match &*l.text(op, "mode")? {
+        "" | "constant" => "constant",
+        "reflect" => "reflect",
+        "replicate" => "replicate",
+        _ => return Err(wrong("mode", "constant, reflect or replicate")),
+    };
+    let value = match l.optional(op, "constant_val")? {
+        Some(value) => value,
+        None => l.filled(l.dtype_of(x)?, 0.0)?,
+    };
+    let amounts = l.vector(&amounts)?;
+    l.op_with(
+        "pad",
+        &[("padding_mode", Attr::str(mode))],
+        &[x, amounts, value],
+    )
 }
 
 /// `split`, into `num_splits` equal parts or parts of `split_sizes`.

@@ -55,6 +55,23 @@ pub(crate) fn fuse(lowered: &mut Lowered, pool: Option<&Pool>) -> Result<(), OpE
     Ok(())
 }
 
+/// Makes products take their sums in f32 and round them once.
+pub(crate) fn round_once(lowered: &mut Lowered) {
+    for step in &mut lowered.steps {
+        step.kernel = match &step.what {
+            What::Matmul => Box::new(kernels::Matmul {
+                rounding: Rounding::F32,
+            }),
+            What::Linear(weights) => Box::new(kernels::LinearOnce(weights.clone())),
+            What::Gathered(op) => Box::new(kernels::GatherMatmul {
+                op: *op,
+                rounding: Rounding::F32,
+            }),
+            _ => continue,
+        };
+    }
+}
+
 impl Fusion {
     fn new(lowered: &mut Lowered) -> Self {
         Self {

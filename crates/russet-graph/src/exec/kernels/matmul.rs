@@ -32,6 +32,30 @@ impl Kernel for Linear {
     }
 }
 
+/// The same with sums in f32, in order, rounded once: a row is the same whatever rows are computed with it.
+#[derive(Debug)]
+pub(crate) struct LinearOnce(pub(crate) Arc<Weights>);
+
+impl Kernel for LinearOnce {
+    fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
+        let (x, out) = (cx.inputs[0], &mut cx.outputs[0]);
+        let (n, k, m) = (self.0.n(), self.0.k(), x.geometry.rows().2);
+        let buffer = &mut *scratch::floats(m * (n + k));
+        let (wide, sums) = buffer.split_at_mut(m * k);
+        x.load(x.geometry.offset, 1, wide);
+        let done = self
+            .0
+            .with(|w| sequential_linear(cx.pool, wide, w, sums, m));
+        done.ok_or(OpError::Unknown("the layout of the weights"))?;
+        store(out.dtype, sums, out.bytes());
+        Ok(())
+    }
+
+    fn work(&self, inputs: &[Touched], outputs: &[Touched]) -> Work {
+        Linear(self.0.clone()).work(inputs, outputs)
+    }
+}
+
 /// Rows of the first operand.
 fn rows(inputs: &[Touched]) -> u64 {
     inputs.first().map_or(0, |x| x.geometry.rows().2 as u64)

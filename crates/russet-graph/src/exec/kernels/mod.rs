@@ -46,7 +46,7 @@ pub(crate) use elementwise::{
 pub(crate) use gated_delta::GatedDelta;
 pub(crate) use gather::{GatherAlong, GatherNd, GatherRows, GatherScaled, ScatterAlong};
 pub(crate) use gather_mm::{GatherLinear, GatherMatmul};
-pub(crate) use matmul::{Factor, Linear, Matmul, Matrix, Products};
+pub(crate) use matmul::{Factor, Linear, LinearOnce, Matmul, Matrix, Products};
 pub(crate) use reduce::{Reduce, ReduceKind, Softmax, WeightedSum};
 pub(crate) use reference::Reference;
 use russet_kernels::threads::Pool;
