@@ -20,6 +20,7 @@ mod call;
 pub mod detokenize;
 pub mod engine;
 mod generate;
+pub mod grammar;
 mod open;
 mod planned;
 mod replace;

@@ -1,0 +1,39 @@
+//! Guided generation: what a model may write, as a mask over its next token.
+//!
+//! A [`Constraint`] is what people write: a JSON Schema, a regular expression, a grammar, a list of choices, functions to call.
+//! A [`Grammar`] is that compiled for a [`Vocabulary`], shared by all answers under it. A [`Matcher`] follows one answer: it says
+//! which tokens may come ([`Matcher::fill_mask`]), takes the one that came, goes back, and knows text that must come
+//! ([`Matcher::jump_forward`]), which needs no model.
+//!
+//! The parser is llguidance. Around it: schemas are rewritten until it can take them exactly, what it cannot say is checked on
+//! values as they become whole, and what neither can do is refused by name. No keyword is silently dropped.
+//!
+//! ```
+//! use russet::grammar::{Constraint, Grammar, Vocabulary};
+//!
+//! # let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/lm/qwen3-4bit/tokenizer/tokenizer.json"))?;
+//! let tokenizer = russet::Tokenizer::from_json(&file)?;
+//! let vocabulary = Vocabulary::new(&tokenizer, &[], tokenizer.largest_id() as usize + 1)?;
+//! let grammar = Grammar::new(&vocabulary, &Constraint::choice(["yes", "no"]))?;
+//! let mut matcher = grammar.matcher();
+//! let mut mask = vec![0; vocabulary.mask_words()];
+//! matcher.fill_mask(&mut mask)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod cache;
+mod close;
+mod compile;
+mod constraint;
+mod ebnf;
+mod error;
+mod matcher;
+mod schema;
+mod stream;
+mod vocabulary;
+
+pub use compile::Grammar;
+pub use constraint::{Constraint, JsonOptions, ToolCalls};
+pub use error::GrammarError;
+pub use matcher::{Jump, Mask, Matcher};
+pub use vocabulary::Vocabulary;
