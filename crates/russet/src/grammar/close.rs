@@ -10,7 +10,8 @@ const WINDOW: usize = 256;
 const MARGIN: usize = 8;
 
 /// Bytes in the order in which they lead to an end of JSON, soon.
-const ORDER: &[u8] = b"}]\"0123456789:,ntf-.{[abcdefghijklmopqrsuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/_@+ \n";
+const ORDER: &[u8] =
+    b"}]\"0123456789:,ntf-.{[abcdefghijklmopqrsuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/_@+ \n";
 
 impl Matcher {
     /// [`Matcher::fill_mask`] where `left` tokens may still come: when they are only just enough to end the text, the mask leads
@@ -18,7 +19,11 @@ impl Matcher {
     ///
     /// # Errors
     /// Those of [`Matcher::fill_mask`].
-    pub fn fill_mask_within(&mut self, mask: &mut [u32], left: usize) -> Result<Mask, GrammarError> {
+    pub fn fill_mask_within(
+        &mut self,
+        mask: &mut [u32],
+        left: usize,
+    ) -> Result<Mask, GrammarError> {
         let near = self.closing.is_none_or(|c| left <= 2 * c + 4 * MARGIN);
         if left > WINDOW || !near || self.is_finished() {
             return self.fill_mask(mask);
@@ -46,7 +51,11 @@ impl Matcher {
                 *word |= 1 << (token % 32);
             }
         }
-        Ok(if tokens.is_empty() { Mask::Finished } else { Mask::Constrained })
+        Ok(if tokens.is_empty() {
+            Mask::Finished
+        } else {
+            Mask::Constrained
+        })
     }
 
     /// At most `limit` tokens that make the text a whole one, where a short way is found. The matcher is as before.
@@ -94,6 +103,9 @@ impl Matcher {
             let word = mask.iter().position(|w| *w != 0)?;
             Some(word as u32 * 32 + mask.get(word)?.trailing_zeros())
         };
-        ORDER.iter().find_map(single).or_else(any)
+        // Where a brace may open and close, it is text in a string.
+        let in_string = single(&b'{').is_some() && single(&b'}').is_some();
+        let quote = in_string.then(|| single(&b'"')).flatten();
+        quote.or_else(|| ORDER.iter().find_map(single)).or_else(any)
     }
 }

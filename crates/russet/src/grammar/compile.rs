@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::constraint::{Constraint, JsonOptions, Kind, ToolCalls};
 use super::error::GrammarError;
-use super::schema::{Checks, lower};
+use super::schema::{Checks, Relaxed, lower};
 use super::vocabulary::Vocabulary;
 use super::{Matcher, ebnf};
 
@@ -49,7 +49,10 @@ impl Grammar {
     ///
     /// # Errors
     /// [`GrammarError`] with the place: nothing is left to be found out while generating but dead ends.
-    pub fn new(vocabulary: &Arc<Vocabulary>, constraint: &Constraint) -> Result<Self, GrammarError> {
+    pub fn new(
+        vocabulary: &Arc<Vocabulary>,
+        constraint: &Constraint,
+    ) -> Result<Self, GrammarError> {
         let key = constraint.key();
         let compiled = match vocabulary.cache.get(&key) {
             Some(compiled) => compiled,
@@ -75,6 +78,11 @@ impl Grammar {
         &self.vocabulary
     }
 
+    /// Whether two are one, compiled once.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.compiled, &other.compiled)
+    }
+
     /// JSON pointers of schemas with keywords that are checked when a value of theirs is whole, and not before: the text cannot
     /// go on where the check fails.
     pub fn checked_late(&self) -> Vec<String> {
@@ -90,42 +98,49 @@ struct Parts {
 }
 
 fn compile(vocabulary: &Vocabulary, constraint: &Constraint) -> Result<Compiled, GrammarError> {
-    let parts = parts(vocabulary, constraint)?;
-    let grammar = TopLevelGrammar {
-        grammars: parts.grammars,
-        max_tokens: None,
+    let mut relaxed = Relaxed::default();
+    let (mut parser, watch) = loop {
+        let parts = parts(vocabulary, constraint, &relaxed)?;
+        match parser(vocabulary, parts.grammars) {
+            Ok(parser) => break (parser, parts.watch),
+            Err(e) if relaxed.after(&e) => {}
+            Err(e) => return Err(engine_error(&e, constraint)),
+        }
     };
-    let mut parser = parser(vocabulary, grammar, constraint)?;
     // A grammar without a first token would be found out by its first mask.
     if let Err(e) = parser.compute_mask() {
         return Err(engine_error(&e.to_string(), constraint));
     }
     Ok(Compiled {
         parser,
-        checks: parts.watch,
+        checks: watch,
     })
 }
 
-fn parser(
-    vocabulary: &Vocabulary,
-    grammar: TopLevelGrammar,
-    constraint: &Constraint,
-) -> Result<Parser, GrammarError> {
+/// A parser that has read nothing, or llguidance's words for why there is none.
+fn parser(vocabulary: &Vocabulary, grammars: Vec<GrammarWithLexer>) -> Result<Parser, String> {
+    let grammar = TopLevelGrammar {
+        grammars,
+        max_tokens: None,
+    };
     let make = AssertUnwindSafe(|| vocabulary.factory.create_parser(grammar));
-    let parser = panic_utils::catch_unwind(make);
-    let parser = parser.map_err(|e| engine_error(&format!("{e:#}"), constraint))?;
+    let parser = panic_utils::catch_unwind(make).map_err(|e| format!("{e:#}"))?;
     let parser = Parser::new(Ok(parser));
-    match parser.get_error() {
-        Some(e) => Err(engine_error(&e, constraint)),
-        None => Ok(parser),
-    }
+    parser.get_error().map_or(Ok(parser), Err)
 }
 
 /// An error of llguidance in this module's terms.
 fn engine_error(text: &str, constraint: &Constraint) -> GrammarError {
     let text = text.split("\n<").next().unwrap_or(text);
     let text = text.split("\n").next().unwrap_or(text).trim();
-    const LIMITS: [&str; 6] = ["too large", "too big", "fuel", "too many", "too complex", "limit"];
+    const LIMITS: [&str; 6] = [
+        "too large",
+        "too big",
+        "fuel",
+        "too many",
+        "too complex",
+        "limit",
+    ];
     const EMPTY: [&str; 3] = ["nsatisfiable", "NoExtension", "empty"];
     let has = |words: &[&str]| words.iter().any(|w| text.contains(w));
     if has(&LIMITS) {
@@ -149,14 +164,18 @@ impl Constraint {
     }
 }
 
-fn parts(vocabulary: &Vocabulary, constraint: &Constraint) -> Result<Parts, GrammarError> {
+fn parts(
+    vocabulary: &Vocabulary,
+    constraint: &Constraint,
+    relaxed: &Relaxed,
+) -> Result<Parts, GrammarError> {
     let plain = |grammar| Parts {
         grammars: vec![grammar],
         watch: None,
     };
     Ok(match &constraint.kind {
         Kind::Schema(schema) => {
-            let (grammar, checks) = schema_grammar(schema, &constraint.options)?;
+            let (grammar, checks) = schema_grammar(schema, &constraint.options, relaxed)?;
             let watch = checks.map(|checks| Watch {
                 checks,
                 marker: None,
@@ -168,8 +187,8 @@ fn parts(vocabulary: &Vocabulary, constraint: &Constraint) -> Result<Parts, Gram
         }
         Kind::Regex(regex) => plain(GrammarWithLexer::from_regex(regex)),
         Kind::Lark(lark) => plain(GrammarWithLexer::from_lark(lark.clone())),
-        Kind::After(marker, body) => after(vocabulary, marker, body)?,
-        Kind::Tools(tools) => tool_grammar(vocabulary, tools, &constraint.options)?,
+        Kind::After(marker, body) => after(vocabulary, marker, body, relaxed)?,
+        Kind::Tools(tools) => tool_grammar(vocabulary, tools, &constraint.options, relaxed)?,
     })
 }
 
@@ -177,8 +196,9 @@ fn parts(vocabulary: &Vocabulary, constraint: &Constraint) -> Result<Parts, Gram
 fn schema_grammar(
     schema: &Value,
     options: &JsonOptions,
+    relaxed: &Relaxed,
 ) -> Result<(GrammarWithLexer, Option<Arc<Checks>>), GrammarError> {
-    let lowered = lower(schema)?;
+    let lowered = lower(schema, relaxed)?;
     let late = lowered.checks.pointers();
     if let (true, Some(pointer)) = (options.strict, late.first()) {
         let keyword = lowered.checks.keyword(pointer);
@@ -188,23 +208,30 @@ fn schema_grammar(
     let mut schema = match lowered.schema {
         Value::Object(schema) => Value::Object(schema),
         Value::Bool(true) => json!({}),
-        _ => return Err(GrammarError::Unsatisfiable("the schema is false".to_owned())),
+        _ => {
+            return Err(GrammarError::Unsatisfiable(
+                "the schema is false".to_owned(),
+            ));
+        }
     };
     let whitespace = match options.whitespace {
         0 => json!({"whitespace_flexible": false}),
         n => json!({"whitespace_pattern": format!("[ \\t\\n\\r]{{1,{n}}}")}),
     };
     schema["x-guidance"] = whitespace;
+    schema["x-guidance"]["json_allow_general_unicode_escapes"] = json!(true);
     let checks = (!late.is_empty()).then(|| Arc::new(lowered.checks));
     Ok((GrammarWithLexer::from_json_schema(schema), checks))
 }
 
-/// Text that does not hold `marker`, as a Lark terminal.
-fn text_without(marker: &str) -> String {
-    format!(
-        "TEXT: /(?s:.*)/ & ~(/(?s:.*)/ {} /(?s:.*)/)\n",
-        ebnf::lark_string(marker)
-    )
+/// Text up to a marker and with it, as a rule of Lark named `before`, and text that does not hold the marker.
+fn text_before(marker: &str, special: bool) -> String {
+    let (spelled, any) = (ebnf::lark_string(marker), "/(?s:.*)/");
+    if special {
+        format!("before: TEXT {marker}\nTEXT: {any}\n")
+    } else {
+        format!("before[suffix={spelled}]: {any}\nTEXT: {any} & ~({any} {spelled} {any})\n")
+    }
 }
 
 /// A marker in Lark: the special token of that name, or the text.
@@ -221,15 +248,11 @@ fn after(
     vocabulary: &Vocabulary,
     marker: &str,
     body: &Constraint,
+    relaxed: &Relaxed,
 ) -> Result<Parts, GrammarError> {
-    let inner = parts(vocabulary, body)?;
-    let (spelled, special) = marker_in_lark(vocabulary, marker);
-    let text = if special {
-        "TEXT: /(?s:.*)/\n".to_owned()
-    } else {
-        text_without(marker)
-    };
-    let lark = format!("start: TEXT {spelled} @body\n{text}");
+    let inner = parts(vocabulary, body, relaxed)?;
+    let (_, special) = marker_in_lark(vocabulary, marker);
+    let lark = format!("start: before @body\n{}", text_before(marker, special));
     let mut grammars = vec![GrammarWithLexer::from_lark(lark)];
     grammars.extend(inner.grammars.into_iter().enumerate().map(|(i, mut g)| {
         if i == 0 {
@@ -248,27 +271,27 @@ fn tool_grammar(
     vocabulary: &Vocabulary,
     tools: &ToolCalls,
     options: &JsonOptions,
+    relaxed: &Relaxed,
 ) -> Result<Parts, GrammarError> {
     if tools.tools.is_empty() && tools.required {
-        return Err(GrammarError::Unsatisfiable("a call is required of no tools".to_owned()));
+        return Err(GrammarError::Unsatisfiable(
+            "a call is required of no tools".to_owned(),
+        ));
     }
-    let (mut grammar, checks) = schema_grammar(&tools.schema(), options)?;
+    let (mut grammar, checks) = schema_grammar(&tools.schema(), options, relaxed)?;
     grammar.name = Some("call".to_owned());
     let (begin, special) = marker_in_lark(vocabulary, &tools.begin);
     let (end, _) = marker_in_lark(vocabulary, &tools.end);
     let more = if tools.parallel { "(/\\n?/ call)*" } else { "" };
-    let calls = format!("call {more}");
     let start = if tools.required {
-        calls
+        format!("call {more}")
     } else {
-        format!("TEXT ({calls})?")
+        format!("TEXT | before rest {more}")
     };
-    let text = if special || tools.required {
-        "TEXT: /(?s:.*)/\n".to_owned()
-    } else {
-        text_without(&tools.begin)
-    };
-    let lark = format!("start: {start}\ncall: {begin} /\\n?/ @call /\\n?/ {end}\n{text}");
+    let lark = format!(
+        "start: {start}\ncall: {begin} rest\nrest: /\\n?/ @call /\\n?/ {end}\n{}",
+        text_before(&tools.begin, special)
+    );
     let watch = checks.map(|checks| Watch {
         checks,
         marker: Some(tools.begin.as_bytes().to_vec()),

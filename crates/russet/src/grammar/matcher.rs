@@ -118,13 +118,43 @@ impl Matcher {
             Err(_) => return Err(self.failure()),
         };
         let words = allowed.as_slice();
-        for (to, from) in mask.iter_mut().zip(words.iter().chain(std::iter::repeat(&0))) {
+        for (to, from) in mask
+            .iter_mut()
+            .zip(words.iter().chain(std::iter::repeat(&0)))
+        {
             *to = *from;
         }
         if let Some(stream) = &mut self.stream {
             stream.filter(mask, &self.vocabulary);
+            if stream.is_lone() {
+                self.filter_last(mask);
+            }
         }
         self.verdict(mask)
+    }
+
+    /// Takes from a mask the tokens after which the text is a number or a word that nothing can follow and a check forbids.
+    fn filter_last(&mut self, mask: &mut [u32]) {
+        for token in super::bits(mask).collect::<Vec<_>>() {
+            let bytes = self.vocabulary.env.trie.token(token);
+            let wrong = self
+                .stream
+                .as_mut()
+                .is_some_and(|s| !s.may_end_after(bytes));
+            if !wrong
+                || self.vocabulary.ends.contains(&token)
+                || self.parser.consume_token(token).is_err()
+            {
+                continue;
+            }
+            let last = self.parser.is_stopped();
+            if last && let Some(word) = mask.get_mut(token as usize / 32) {
+                *word &= !(1 << (token % 32));
+            }
+            if self.parser.rollback(1).is_err() {
+                return;
+            }
+        }
     }
 
     fn verdict(&self, mask: &mut [u32]) -> Result<Mask, GrammarError> {
@@ -135,7 +165,9 @@ impl Matcher {
         }
         let allowed: usize = mask.iter().map(|w| w.count_ones() as usize).sum();
         match allowed {
-            0 => Err(GrammarError::DeadEnd { after: self.after() }),
+            0 => Err(GrammarError::DeadEnd {
+                after: self.after(),
+            }),
             n if n == width => Ok(Mask::Anything),
             _ => Ok(Mask::Constrained),
         }
@@ -164,17 +196,33 @@ impl Matcher {
             Err(_) => return Err(self.failure()),
         }
         let bytes = self.vocabulary.env.trie.token(token);
-        if let Some(stream) = &mut self.stream
-            && !stream.push(bytes)
-        {
+        if self.stream.as_mut().is_some_and(|s| !s.push(bytes)) {
             return Err(rejected(self));
         }
         if self.parser.consume_token(token).is_err() {
             return Err(self.failure());
         }
+        let whole = |s: &mut Stream| s.may_end();
+        if self.is_finished() && !self.stream.as_mut().is_none_or(whole) {
+            return self.take_back(token);
+        }
         self.text.extend_from_slice(bytes);
         self.tokens.push(token);
         Ok(self.is_finished())
+    }
+
+    /// Undoes a token that a check forbids after all.
+    fn take_back(&mut self, token: u32) -> Result<bool, GrammarError> {
+        if let Some(stream) = &mut self.stream {
+            stream.truncate(self.text.len());
+        }
+        if self.parser.rollback(1).is_err() {
+            self.replay()?;
+        }
+        Err(GrammarError::Rejected {
+            token,
+            after: self.after(),
+        })
     }
 
     /// Takes back the last `count` tokens, as many as there are.

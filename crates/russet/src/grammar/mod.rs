@@ -37,3 +37,21 @@ pub use constraint::{Constraint, JsonOptions, ToolCalls};
 pub use error::GrammarError;
 pub use matcher::{Jump, Mask, Matcher};
 pub use vocabulary::Vocabulary;
+
+/// The numbers of the bits that are set in a word, from the lowest.
+fn word_bits(word: u32) -> impl Iterator<Item = u32> {
+    let next = |w: &u32| Some(w & w.wrapping_sub(1)).filter(|_| *w != 0);
+    let words = std::iter::successors(Some(word).filter(|w| *w != 0), move |w| {
+        next(w).filter(|w| *w != 0)
+    });
+    words.map(u32::trailing_zeros)
+}
+
+/// The tokens of a mask, in order.
+fn bits(mask: &[u32]) -> impl Iterator<Item = u32> {
+    let words = (0u32..).zip(mask);
+    words.flat_map(|(i, word)| word_bits(*word).map(move |bit| i * 32 + bit))
+}
+
+#[cfg(test)]
+mod tests;

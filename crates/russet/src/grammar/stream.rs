@@ -34,7 +34,10 @@ enum Mode {
     /// A number or a word.
     Plain,
     /// A string, or a name; whether the last byte was a backslash.
-    Text { name: bool, escaped: bool },
+    Text {
+        name: bool,
+        escaped: bool,
+    },
     Name,
     Colon,
     /// A comma or an end.
@@ -120,8 +123,25 @@ impl Stream {
 
     /// Whether the text may end here, as far as the checks go.
     pub(super) fn may_end(&mut self) -> bool {
+        self.may_end_after(&[])
+    }
+
+    /// Whether the text is a number or a word so far, or nothing, and has something to check.
+    pub(super) fn is_lone(&self) -> bool {
+        let lone =
+            matches!(self.state.mode, Mode::Value | Mode::Plain) && self.state.open.is_empty();
+        lone && self.watch.checks.asks(&self.state.set)
+    }
+
+    /// Whether the text may end after these bytes.
+    pub(super) fn may_end_after(&mut self, bytes: &[u8]) -> bool {
+        let held = self.text.len();
         let mut state = self.state.clone();
-        self.state.mode != Mode::Plain || !self.state.open.is_empty() || state.finish(&self.watch, &self.text, self.text.len())
+        let read = self.read(&mut state, bytes) == bytes.len();
+        let lone = state.mode == Mode::Plain && state.open.is_empty();
+        let fits = read && (!lone || state.finish(&self.watch, &self.text, self.text.len()));
+        self.text.truncate(held);
+        fits
     }
 
     /// Takes from a mask the tokens that a check forbids.
@@ -129,15 +149,14 @@ impl Stream {
         let only = match self.state.mode {
             Mode::Outside => return,
             // In a string only its end can be wrong, unless it is one of some constants.
-            Mode::Text { .. } if !self.state.open.last().is_some_and(|o| o.constants) => Some(vocabulary.quoting()),
+            Mode::Text { .. } if !self.state.open.last().is_some_and(|o| o.constants) => {
+                Some(vocabulary.quoting())
+            }
             _ => None,
         };
         for (i, word) in mask.iter_mut().enumerate() {
             let some = only.map_or(u32::MAX, |o| o.get(i).copied().unwrap_or(0));
-            let mut left = *word & some;
-            while left != 0 {
-                let bit = left.trailing_zeros();
-                left &= left - 1;
+            for bit in super::word_bits(*word & some) {
                 let token = i as u32 * 32 + bit;
                 let fits = if vocabulary.ends.contains(&token) {
                     self.may_end()
@@ -188,7 +207,10 @@ impl State {
             Mode::Name if byte == b'}' => self.close(watch, text),
             Mode::Name => {
                 self.from = at;
-                self.mode = Mode::Text { name: true, escaped: false };
+                self.mode = Mode::Text {
+                    name: true,
+                    escaped: false,
+                };
                 true
             }
             Mode::Colon => {
@@ -214,7 +236,11 @@ impl State {
                 let is_array = byte == b'[';
                 let set = std::mem::take(&mut self.set);
                 let constants = is_array && watch.checks.counts_constants(&set, 0);
-                self.set = if is_array { watch.checks.element(&set, 0) } else { Set::default() };
+                self.set = if is_array {
+                    watch.checks.element(&set, 0)
+                } else {
+                    Set::default()
+                };
                 self.open.push(Open {
                     from: self.from,
                     set,
@@ -228,7 +254,10 @@ impl State {
             }
             b']' => self.close(watch, text),
             b'"' => {
-                self.mode = Mode::Text { name: false, escaped: false };
+                self.mode = Mode::Text {
+                    name: false,
+                    escaped: false,
+                };
                 self.begun(watch, text)
             }
             _ => {
@@ -253,7 +282,9 @@ impl State {
         };
         let name: Option<String> = parsed(text.get(self.from..));
         let name = name.unwrap_or_default();
-        let fits = watch.checks.may_become(&open.set, &Unfinished::Name(&name, open.count));
+        let fits = watch
+            .checks
+            .may_become(&open.set, &Unfinished::Name(&name, open.count));
         self.set = watch.checks.member(&open.set, &name);
         open.count += 1;
         open.name = Some(name);
@@ -291,7 +322,11 @@ impl State {
 
     /// A value is whole; it ends before `end`.
     fn finish(&mut self, watch: &Watch, text: &[u8], end: usize) -> bool {
-        self.mode = if self.open.is_empty() { Mode::Done } else { Mode::After };
+        self.mode = if self.open.is_empty() {
+            Mode::Done
+        } else {
+            Mode::After
+        };
         let checks = &watch.checks;
         let set = std::mem::take(&mut self.set);
         let value = text.get(self.from..end);
@@ -316,9 +351,13 @@ impl State {
         let before = before.strip_suffix(b",").unwrap_or(before);
         let trimmed = before.trim_ascii_end();
         let items = elements(Some(trimmed.strip_suffix(b",").unwrap_or(trimmed)));
-        let partial = text.get(self.from..).and_then(|p| std::str::from_utf8(p).ok());
+        let partial = text
+            .get(self.from..)
+            .and_then(|p| std::str::from_utf8(p).ok());
         let partial = partial.unwrap_or("");
-        watch.checks.may_become(&open.set, &Unfinished::Begun(&items, partial))
+        watch
+            .checks
+            .may_become(&open.set, &Unfinished::Begun(&items, partial))
     }
 }
 

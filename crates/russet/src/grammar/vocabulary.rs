@@ -222,7 +222,9 @@ fn spelling(decoder: &Value) -> Option<Spelling> {
         return Some(Spelling::ByteLevel);
     }
     let replaced = |p: &Value| {
-        let from = p.pointer("/pattern/String").or_else(|| p.get("replacement"))?;
+        let from = p
+            .pointer("/pattern/String")
+            .or_else(|| p.get("replacement"))?;
         let to_space = is(p, "Metaspace") || p.get("content")?.as_str()? == " ";
         from.as_str()?.chars().next().filter(|_| to_space)
     };
@@ -269,6 +271,3 @@ fn byte_table() -> Vec<(char, u8)> {
     table.sort_unstable();
     table
 }
-
-#[cfg(test)]
-mod tests;

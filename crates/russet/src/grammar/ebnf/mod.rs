@@ -57,6 +57,3 @@ pub(super) fn lark_string(text: &str) -> String {
     out.push('"');
     out
 }
-
-#[cfg(test)]
-mod tests;

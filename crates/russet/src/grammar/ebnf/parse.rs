@@ -37,7 +37,9 @@ pub(super) fn rules(text: &str) -> Result<Rules, GrammarError> {
     let mut first = None;
     parser.skip();
     while parser.at < text.len() {
-        let name = parser.name().ok_or_else(|| parser.error("expected the name of a rule"))?;
+        let name = parser
+            .name()
+            .ok_or_else(|| parser.error("expected the name of a rule"))?;
         parser.skip();
         if !parser.eat("::=") {
             return Err(parser.error("expected ::= after the name of a rule"));
@@ -51,7 +53,11 @@ pub(super) fn rules(text: &str) -> Result<Rules, GrammarError> {
         parser.skip();
     }
     let first = first.ok_or_else(|| parser.error("there are no rules"))?;
-    let start = parser.numbers.get("root").copied().filter(|r| bodies.contains_key(r));
+    let start = parser
+        .numbers
+        .get("root")
+        .copied()
+        .filter(|r| bodies.contains_key(r));
     let mut all = Vec::with_capacity(parser.names.len());
     for (number, name) in parser.names.iter().enumerate() {
         let body = bodies.remove(&number);
@@ -115,8 +121,14 @@ impl Parser<'_> {
     fn name(&mut self) -> Option<String> {
         let part = |c: char| c.is_alphanumeric() || "_-.".contains(c);
         let rest = self.rest();
-        let start = rest.chars().next().filter(|c| c.is_alphabetic() || *c == '_')?;
-        let end = rest.find(|c| !part(c)).unwrap_or(rest.len()).max(start.len_utf8());
+        let start = rest
+            .chars()
+            .next()
+            .filter(|c| c.is_alphabetic() || *c == '_')?;
+        let end = rest
+            .find(|c| !part(c))
+            .unwrap_or(rest.len())
+            .max(start.len_utf8());
         let name = rest.get(..end)?.to_owned();
         self.at += end;
         Some(name)
@@ -179,7 +191,8 @@ impl Parser<'_> {
     }
 
     fn bounds(&mut self) -> Result<Option<(u32, Option<u32>)>, GrammarError> {
-        const SIGNS: [(&str, (u32, Option<u32>)); 3] = [("*", (0, None)), ("+", (1, None)), ("?", (0, Some(1)))];
+        const SIGNS: [(&str, (u32, Option<u32>)); 3] =
+            [("*", (0, None)), ("+", (1, None)), ("?", (0, Some(1)))];
         if let Some((_, bounds)) = SIGNS.iter().find(|(s, _)| self.rest().starts_with(s)) {
             self.at += 1;
             return Ok(Some(*bounds));
@@ -187,13 +200,19 @@ impl Parser<'_> {
         if !self.eat("{") {
             return Ok(None);
         }
-        let (inside, rest) = self.rest().split_once('}').ok_or_else(|| self.error("expected }"))?;
+        let (inside, rest) = self
+            .rest()
+            .split_once('}')
+            .ok_or_else(|| self.error("expected }"))?;
         let (min, max) = inside.split_once(',').unwrap_or((inside, inside));
         let bound = |s: &str| s.trim().parse::<u32>().ok().filter(|n| *n <= BOUND);
         let parsed = (bound(min), bound(max));
         let open = max.trim().is_empty();
         let after = self.text.len() - rest.len();
-        let (Some(min), true) = (parsed.0, open || parsed.1.is_some_and(|m| Some(m) >= parsed.0)) else {
+        let (Some(min), true) = (
+            parsed.0,
+            open || parsed.1.is_some_and(|m| Some(m) >= parsed.0),
+        ) else {
             return Err(self.error("bounds of a repetition are {m}, {m,} or {m,n} up to 100000"));
         };
         self.at = after;
@@ -215,7 +234,9 @@ impl Parser<'_> {
                 Ok(Expr::Class(vec![], true))
             }
             _ => {
-                let name = self.name().ok_or_else(|| self.error("expected a rule, a string, a class or a group"))?;
+                let name = self
+                    .name()
+                    .ok_or_else(|| self.error("expected a rule, a string, a class or a group"))?;
                 Ok(Expr::Rule(self.number(&name)))
             }
         }
@@ -252,7 +273,9 @@ impl Parser<'_> {
 
     /// What stands behind a backslash.
     fn escape(&mut self) -> Result<char, GrammarError> {
-        let c = self.next().ok_or_else(|| self.error("a backslash at the end"))?;
+        let c = self
+            .next()
+            .ok_or_else(|| self.error("a backslash at the end"))?;
         let digits = match c {
             'n' => return Ok('\n'),
             'r' => return Ok('\r'),
@@ -262,7 +285,10 @@ impl Parser<'_> {
             'U' => 8,
             c => return Ok(c),
         };
-        let code = self.rest().get(..digits).and_then(|d| u32::from_str_radix(d, 16).ok());
+        let code = self
+            .rest()
+            .get(..digits)
+            .and_then(|d| u32::from_str_radix(d, 16).ok());
         let c = code.and_then(char::from_u32);
         let c = c.ok_or_else(|| self.error("an escape that is no character"))?;
         self.at += digits;
@@ -275,7 +301,8 @@ impl Parser<'_> {
         let mut ranges = Vec::new();
         while !self.eat("]") {
             let first = self.class_char()?;
-            let range = self.rest().starts_with('-') && !self.rest().starts_with("-]") && self.eat("-");
+            let range =
+                self.rest().starts_with('-') && !self.rest().starts_with("-]") && self.eat("-");
             let last = if range { self.class_char()? } else { first };
             if last < first {
                 return Err(self.error("a range of characters that is backwards"));
@@ -302,7 +329,10 @@ impl Parser<'_> {
 
     fn token(&mut self) -> Result<Expr, GrammarError> {
         let not = self.eat("!");
-        let end = self.rest().find('>').filter(|_| self.rest().starts_with('<'));
+        let end = self
+            .rest()
+            .find('>')
+            .filter(|_| self.rest().starts_with('<'));
         let end = end.ok_or_else(|| self.error("expected a token in < and >"))?;
         let name = self.rest().get(..=end).unwrap_or("").to_owned();
         self.at += end + 1;
@@ -321,7 +351,9 @@ fn one_or(mut items: Vec<Expr>, all: impl Fn(Vec<Expr>) -> Expr) -> Expr {
 /// A character as `#x20`, with its length.
 fn code(text: &str) -> Option<(char, usize)> {
     let digits = text.strip_prefix("#x")?;
-    let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
+    let end = digits
+        .find(|c: char| !c.is_ascii_hexdigit())
+        .unwrap_or(digits.len());
     let code = u32::from_str_radix(digits.get(..end)?, 16).ok()?;
     Some((char::from_u32(code)?, end + 2))
 }

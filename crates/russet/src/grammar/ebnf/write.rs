@@ -78,7 +78,10 @@ impl Writer<'_> {
     /// A name that Lark takes: of a terminal in capitals, of a rule in small letters.
     fn name(&self, number: usize) -> String {
         let written = self.rules.names.get(number).map_or("", String::as_str);
-        let plain: String = written.chars().filter(char::is_ascii_alphanumeric).collect();
+        let plain: String = written
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .collect();
         if self.is_regular(number) {
             format!("T{number}_{}", plain.to_ascii_uppercase())
         } else {

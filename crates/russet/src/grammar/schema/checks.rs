@@ -60,8 +60,14 @@ impl Checks {
                 todo.extend(outer.get(place).into_iter().flatten());
             }
         }
-        let open = notes.edges.iter().filter(|(_, to, may_fail)| *may_fail && above.contains(to));
-        let asked = open.map(|e| e.0.clone()).chain(notes.late.keys().cloned()).collect();
+        let open = notes
+            .edges
+            .iter()
+            .filter(|(_, to, may_fail)| *may_fail && above.contains(to));
+        let asked = open
+            .map(|e| e.0.clone())
+            .chain(notes.late.keys().cloned())
+            .collect();
         Self {
             document,
             patterns: Patterns::default(),
@@ -96,7 +102,12 @@ impl Checks {
 
     /// The schemas of an element.
     pub(in crate::grammar) fn element(&self, of: &Set, i: usize) -> Set {
-        self.inner(of, |schema, place| item_schema(schema, place, i).into_iter().map(|f| f.0).collect())
+        self.inner(of, |schema, place| {
+            item_schema(schema, place, i)
+                .into_iter()
+                .map(|f| f.0)
+                .collect()
+        })
     }
 
     fn inner(&self, of: &Set, schemas: impl Fn(&Map<String, Value>, &str) -> Vec<String>) -> Set {
@@ -127,10 +138,18 @@ impl Checks {
     }
 
     fn with(&self, schema: &Map<String, Value>, place: &str) -> Vec<String> {
-        let reference = ["$ref", "$dynamicRef", "$recursiveRef"].iter().find_map(|k| schema.get(*k)?.as_str());
-        let mut found: Vec<String> = reference.and_then(|r| self.document.resolve(r, place)).into_iter().collect();
+        let reference = ["$ref", "$dynamicRef", "$recursiveRef"]
+            .iter()
+            .find_map(|k| schema.get(*k)?.as_str());
+        let mut found: Vec<String> = reference
+            .and_then(|r| self.document.resolve(r, place))
+            .into_iter()
+            .collect();
         if reference.is_none() || self.document.draft > Draft::D7 {
-            let all = schema.get("allOf").and_then(Value::as_array).map_or(0, Vec::len);
+            let all = schema
+                .get("allOf")
+                .and_then(Value::as_array)
+                .map_or(0, Vec::len);
             found.extend((0..all).map(|i| child(&child(place, "allOf"), &i.to_string())));
         }
         found
@@ -161,41 +180,63 @@ impl Checks {
         let mut schemas = asking.filter_map(|p| Some((p, self.document.at(p)?.as_object()?)));
         schemas.all(|(place, schema)| match value {
             Unfinished::Name(name, before) => {
-                let most = schema.get("maxProperties").and_then(count).unwrap_or(u64::MAX);
+                let most = schema
+                    .get("maxProperties")
+                    .and_then(count)
+                    .unwrap_or(u64::MAX);
                 (*before as u64) < most && self.name_fits(schema, place, name)
             }
             Unfinished::Element(items) => !is_unique(schema) || last_is_new(items),
-            Unfinished::Begun(items, text) => !is_unique(schema) || self.one_left(schema, place, items, text),
+            Unfinished::Begun(items, text) => {
+                !is_unique(schema) || self.one_left(schema, place, items, text)
+            }
         })
     }
 
     fn name_fits(&self, schema: &Map<String, Value>, place: &str, name: &str) -> bool {
         let names = schema.get("propertyNames");
         let value = Value::String(name.to_owned());
-        names.is_none_or(|s| self.validator().accepts(s, &child(place, "propertyNames"), &value))
+        names.is_none_or(|s| {
+            self.validator()
+                .accepts(s, &child(place, "propertyNames"), &value)
+        })
     }
 
     /// Whether a constant that the elements may be, and none is yet, is written with this beginning.
-    fn one_left(&self, schema: &Map<String, Value>, place: &str, items: &[Value], text: &str) -> bool {
+    fn one_left(
+        &self,
+        schema: &Map<String, Value>,
+        place: &str,
+        items: &[Value],
+        text: &str,
+    ) -> bool {
         let Some(all) = self.element_constants(schema, place, items.len()) else {
             return true;
         };
         if text.contains('\\') || text.starts_with(['{', '[']) {
             return true;
         }
-        let left = |c: &Value| !items.iter().any(|i| equal(i, c)) && c.to_string().starts_with(text);
+        let left =
+            |c: &Value| !items.iter().any(|i| equal(i, c)) && c.to_string().starts_with(text);
         all.iter().any(left)
     }
 
     /// The constants of an element, where only constants are allowed.
-    fn element_constants(&self, schema: &Map<String, Value>, place: &str, i: usize) -> Option<Vec<Value>> {
+    fn element_constants(
+        &self,
+        schema: &Map<String, Value>,
+        place: &str,
+        i: usize,
+    ) -> Option<Vec<Value>> {
         let (mut place, _) = item_schema(schema, place, i)?;
         for _ in 0..8 {
             let schema = self.document.at(&place)?.as_object()?;
             if let Some(all) = constants(schema) {
                 return Some(all.into_iter().cloned().collect());
             }
-            place = self.document.resolve(schema.get("$ref")?.as_str()?, &place)?;
+            place = self
+                .document
+                .resolve(schema.get("$ref")?.as_str()?, &place)?;
         }
         None
     }
@@ -214,5 +255,7 @@ fn is_unique(schema: &Map<String, Value>) -> bool {
 }
 
 fn last_is_new(items: &[Value]) -> bool {
-    items.split_last().is_none_or(|(last, rest)| !rest.iter().any(|i| equal(i, last)))
+    items
+        .split_last()
+        .is_none_or(|(last, rest)| !rest.iter().any(|i| equal(i, last)))
 }

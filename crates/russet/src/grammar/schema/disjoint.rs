@@ -4,6 +4,7 @@
 //! every value of it. For each type that both allow there must be a reason: different constants, ranges that do not meet, a
 //! required member whose schemas are disjoint.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
@@ -23,6 +24,8 @@ const FACETS: usize = 24;
 pub(super) struct Disjoint<'a> {
     pub(super) document: &'a Document,
     pub(super) validator: &'a Validator<'a>,
+    /// Pairs that may still be looked at; when there are none, nothing is disjoint.
+    pub(super) fuel: &'a Cell<usize>,
 }
 
 /// A schema with the place that its references are relative to.
@@ -41,15 +44,24 @@ impl<'a> Disjoint<'a> {
         if a.0 == &Value::Bool(false) || b.0 == &Value::Bool(false) {
             return true;
         }
-        let Some(depth) = depth.checked_sub(1) else {
+        let (Some(depth), Some(fuel)) = (depth.checked_sub(1), self.fuel.get().checked_sub(1))
+        else {
             return false;
         };
+        self.fuel.set(fuel);
         let (x, y) = (self.facets(a), self.facets(b));
         if self.by_options(&x, b, depth) || self.by_options(&y, a, depth) {
             return true;
         }
-        let types: Vec<&str> = TYPES.into_iter().filter(|t| self.allows(&x, t) && self.allows(&y, t)).collect();
-        types.iter().all(|t| self.constants_differ(&x, b, t) || self.constants_differ(&y, a, t) || self.apart(&x, &y, t, depth))
+        let types: Vec<&str> = TYPES
+            .into_iter()
+            .filter(|t| self.allows(&x, t) && self.allows(&y, t))
+            .collect();
+        types.iter().all(|t| {
+            self.constants_differ(&x, b, t)
+                || self.constants_differ(&y, a, t)
+                || self.apart(&x, &y, t, depth)
+        })
     }
 
     /// The facets of a schema, through references and `allOf`.
@@ -80,7 +92,9 @@ impl<'a> Disjoint<'a> {
             ["anyOf", "oneOf"].iter().any(|key| {
                 let options = facet.get(*key).and_then(Value::as_array);
                 options.is_some_and(|o| {
-                    !o.is_empty() && o.iter().all(|s| self.at_depth(&(s, place.clone()), other, depth))
+                    !o.is_empty()
+                        && o.iter()
+                            .all(|s| self.at_depth(&(s, place.clone()), other, depth))
                 })
             })
         })
@@ -88,7 +102,8 @@ impl<'a> Disjoint<'a> {
 
     fn allows(&self, x: &Facets<'_>, name: &str) -> bool {
         x.0.iter().all(|(facet, _)| {
-            let named = type_names(facet).is_none_or(|t| t.contains(&name) || name == "number" && t.contains(&"integer"));
+            let named = type_names(facet)
+                .is_none_or(|t| t.contains(&name) || name == "number" && t.contains(&"integer"));
             named && constants(facet).is_none_or(|c| c.iter().any(|v| type_of(v) == name))
         })
     }
@@ -108,9 +123,8 @@ impl<'a> Disjoint<'a> {
         let pairs = || x.0.iter().flat_map(|a| y.0.iter().map(move |b| (a.0, b.0)));
         match name {
             "number" => pairs().any(|(a, b)| numbers_apart(a, b) || numbers_apart(b, a)),
-            "string" => pairs().any(|(a, b)| {
-                counts_apart(a, b, "minLength", "maxLength") || patterns_apart(a, b)
-            }),
+            "string" => pairs()
+                .any(|(a, b)| counts_apart(a, b, "minLength", "maxLength") || patterns_apart(a, b)),
             "array" => pairs().any(|(a, b)| counts_apart(a, b, "minItems", "maxItems")),
             "object" => {
                 pairs().any(|(a, b)| counts_apart(a, b, "minProperties", "maxProperties"))
@@ -123,18 +137,25 @@ impl<'a> Disjoint<'a> {
     /// A member that one must have and the other must not, or that has disjoint schemas.
     fn members_apart(&self, x: &Facets<'a>, y: &Facets<'a>, depth: usize) -> bool {
         let required = |f: &Facets<'a>| -> BTreeSet<&'a str> {
-            let all = f.0.iter().filter_map(|(m, _)| m.get("required")?.as_array());
+            let all =
+                f.0.iter()
+                    .filter_map(|(m, _)| m.get("required")?.as_array());
             all.flatten().filter_map(Value::as_str).collect()
         };
         let mut names = required(x);
         names.extend(required(y));
         names.iter().any(|name| {
             let of = |f: &Facets<'a>| -> Vec<Placed<'a>> {
-                f.0.iter().filter_map(|(m, p)| Some((self.member(m, name)?, p.clone()))).collect()
+                f.0.iter()
+                    .filter_map(|(m, p)| Some((self.member(m, name)?, p.clone())))
+                    .collect()
             };
             let (a, b) = (of(x), of(y));
             let never = |all: &[Placed<'_>]| all.iter().any(|s| s.0 == &Value::Bool(false));
-            never(&a) || never(&b) || a.iter().any(|s| b.iter().any(|t| self.at_depth(s, t, depth)))
+            never(&a)
+                || never(&b)
+                || a.iter()
+                    .any(|s| b.iter().any(|t| self.at_depth(s, t, depth)))
         })
     }
 
@@ -161,10 +182,14 @@ fn counts_apart(a: &Map<String, Value>, b: &Map<String, Value>, least: &str, mos
 fn numbers_apart(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
     let low = bound(a, "minimum", "exclusiveMinimum");
     let high = bound(b, "maximum", "exclusiveMaximum");
-    low.zip(high).is_some_and(|(l, h)| l.0 > h.0 || l.0 == h.0 && (l.1 || h.1))
+    low.zip(high)
+        .is_some_and(|(l, h)| l.0 > h.0 || l.0 == h.0 && (l.1 || h.1))
 }
 
 fn patterns_apart(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
-    let text = |m: &'_ Map<String, Value>| m.get("pattern").and_then(Value::as_str).map(str::to_owned);
-    text(a).zip(text(b)).is_some_and(|(a, b)| pattern::disjoint(&a, &b))
+    let text =
+        |m: &'_ Map<String, Value>| m.get("pattern").and_then(Value::as_str).map(str::to_owned);
+    text(a)
+        .zip(text(b))
+        .is_some_and(|(a, b)| pattern::disjoint(&a, &b))
 }

@@ -73,7 +73,9 @@ impl Document {
                 Value::Array(items) => (0..).map(|i: usize| i.to_string()).zip(items).collect(),
                 _ => continue,
             };
-            let nested = below.into_iter().filter(|(_, v)| v.is_object() || v.is_array());
+            let nested = below
+                .into_iter()
+                .filter(|(_, v)| v.is_object() || v.is_array());
             todo.extend(nested.map(|(k, v)| (v, child(&pointer, &k), base.clone())));
         }
     }
@@ -90,11 +92,13 @@ impl Document {
                 self.ids.entry(base.clone()).or_insert(pointer.to_owned());
             }
             if !fragment.is_empty() {
-                self.ids.insert(format!("{base}#{fragment}"), pointer.to_owned());
+                self.ids
+                    .insert(format!("{base}#{fragment}"), pointer.to_owned());
             }
         }
         for anchor in ["$anchor", "$dynamicAnchor"].iter().filter_map(|k| text(k)) {
-            self.ids.insert(format!("{base}#{anchor}"), pointer.to_owned());
+            self.ids
+                .insert(format!("{base}#{anchor}"), pointer.to_owned());
         }
         base
     }
@@ -150,20 +154,30 @@ fn split(reference: &str) -> (&str, &str) {
 /// A reference against a base (RFC 3986 §5.2, as far as identifiers of schemas go).
 fn join(base: &str, reference: &str) -> String {
     let scheme = reference.split_once(':').map(|s| s.0);
-    let absolute = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let absolute = |s: &str| {
+        !s.is_empty()
+            && s.chars()
+                .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    };
     if scheme.is_some_and(absolute) || base.is_empty() {
         return reference.to_owned();
     }
     let host_end = base.find("://").map_or(0, |at| {
         let host = at + 3;
-        base.get(host..).and_then(|r| r.find('/')).map_or(base.len(), |p| host + p)
+        base.get(host..)
+            .and_then(|r| r.find('/'))
+            .map_or(base.len(), |p| host + p)
     });
     let cut = if reference.starts_with('/') {
         host_end
     } else {
         base.rfind('/').map_or(0, |at| at + 1).max(host_end)
     };
-    let slash = if cut == base.len() && host_end == cut && !reference.starts_with('/') { "/" } else { "" };
+    let slash = if cut == base.len() && host_end == cut && !reference.starts_with('/') {
+        "/"
+    } else {
+        ""
+    };
     format!("{}{slash}{reference}", base.get(..cut).unwrap_or(""))
 }
 

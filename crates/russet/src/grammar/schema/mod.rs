@@ -8,6 +8,7 @@
 mod checks;
 mod disjoint;
 mod document;
+mod format;
 mod lower;
 mod negate;
 mod pattern;
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 use super::error::GrammarError;
 use document::Document;
+pub(super) use lower::Relaxed;
 
 /// A schema for llguidance, and what must be checked beside it.
 pub(super) struct Lowered {
@@ -31,14 +33,11 @@ pub(super) struct Lowered {
 /// # Errors
 /// [`GrammarError::Schema`] for what is malformed, what no reference resolves, and what neither a grammar nor a check can
 /// enforce; [`GrammarError::Limit`] where it is too large.
-pub(super) fn lower(schema: &Value) -> Result<Lowered, GrammarError> {
+pub(super) fn lower(schema: &Value, relaxed: &Relaxed) -> Result<Lowered, GrammarError> {
     let document = Document::new(schema.clone());
-    let (schema, notes) = lower::document(&document)?;
+    let (schema, notes) = lower::document(&document, relaxed)?;
     Ok(Lowered {
         schema,
         checks: Checks::new(document, notes),
     })
 }
-
-#[cfg(test)]
-mod tests;

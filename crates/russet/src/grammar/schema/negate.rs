@@ -11,8 +11,19 @@ const DEPTH: usize = 8;
 
 /// Keywords that forbid nothing.
 const SILENT: [&str; 13] = [
-    "$schema", "$id", "id", "$comment", "title", "description", "default", "examples", "readOnly", "writeOnly", "$defs",
-    "definitions", "deprecated",
+    "$schema",
+    "$id",
+    "id",
+    "$comment",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "readOnly",
+    "writeOnly",
+    "$defs",
+    "definitions",
+    "deprecated",
 ];
 
 /// A schema that is valid exactly where `schema` is not; nothing where that cannot be written. References in it are those of
@@ -31,19 +42,29 @@ type Rule = fn(&Negation<'_>, &Map<String, Value>, &Value, &str, usize) -> Optio
 const RULES: [(&str, Rule); 22] = [
     ("type", |_, s, _, _, _| not_type(s)),
     ("const", |_, _, v, _, _| not_one_of(&[v])),
-    ("enum", |_, _, v, _, _| not_one_of(&v.as_array()?.iter().collect::<Vec<_>>())),
+    ("enum", |_, _, v, _, _| {
+        not_one_of(&v.as_array()?.iter().collect::<Vec<_>>())
+    }),
     ("required", |_, _, v, _, _| not_required(v)),
     ("properties", |n, _, v, p, d| n.not_properties(v, p, d)),
     ("not", |_, _, v, _, _| Some(v.clone())),
-    ("anyOf", |n, _, v, p, d| Some(json!({"allOf": n.each(v, p, d)?}))),
-    ("allOf", |n, _, v, p, d| Some(json!({"anyOf": n.each(v, p, d)?}))),
+    ("anyOf", |n, _, v, p, d| {
+        Some(json!({"allOf": n.each(v, p, d)?}))
+    }),
+    ("allOf", |n, _, v, p, d| {
+        Some(json!({"anyOf": n.each(v, p, d)?}))
+    }),
     ("$ref", |n, _, v, p, d| n.not_reference(v, p, d)),
     ("minLength", |_, _, v, _, _| below("string", "maxLength", v)),
     ("maxLength", |_, _, v, _, _| above("string", "minLength", v)),
     ("minItems", |_, _, v, _, _| below("array", "maxItems", v)),
     ("maxItems", |_, _, v, _, _| above("array", "minItems", v)),
-    ("minProperties", |_, _, v, _, _| below("object", "maxProperties", v)),
-    ("maxProperties", |_, _, v, _, _| above("object", "minProperties", v)),
+    ("minProperties", |_, _, v, _, _| {
+        below("object", "maxProperties", v)
+    }),
+    ("maxProperties", |_, _, v, _, _| {
+        above("object", "minProperties", v)
+    }),
     ("minimum", |_, s, _, _, _| not_minimum(s)),
     ("exclusiveMinimum", |_, s, _, _, _| not_minimum(s)),
     ("maximum", |_, s, _, _, _| not_maximum(s)),
@@ -135,7 +156,13 @@ fn not_type(schema: &Map<String, Value>) -> Option<Value> {
 }
 
 fn not_one_of(values: &[&Value]) -> Option<Value> {
-    let of = |name: &str| values.iter().copied().filter(|v| type_of(v) == name).collect::<Vec<_>>();
+    let of = |name: &str| {
+        values
+            .iter()
+            .copied()
+            .filter(|v| type_of(v) == name)
+            .collect::<Vec<_>>()
+    };
     if !of("array").is_empty() || !of("object").is_empty() {
         return None;
     }

@@ -20,7 +20,9 @@ fn ascii(pattern: &str) -> String {
 
 /// Whether the grammar can take an expression: it has no look-around and no back reference.
 pub(super) fn in_grammar(pattern: &str) -> bool {
-    RegexBuilder::new().mk_regex_for_serach(&ascii(pattern)).is_ok()
+    RegexBuilder::new()
+        .mk_regex_for_serach(&ascii(pattern))
+        .is_ok()
 }
 
 /// Whether no text has both somewhere, as far as that can be decided.
@@ -33,7 +35,9 @@ pub(super) fn disjoint(a: &str, b: &str) -> bool {
         return false;
     };
     let both = RegexAst::And(vec![RegexAst::ExprRef(a), RegexAst::ExprRef(b)]);
-    let both = builder.mk(&both).and_then(|both| builder.to_regex_limited(both, FUEL));
+    let both = builder
+        .mk(&both)
+        .and_then(|both| builder.to_regex_limited(both, FUEL));
     both.is_ok_and(|mut r| r.always_empty())
 }
 
@@ -66,6 +70,11 @@ impl Patterns {
         let regex = self.get(pattern);
         regex.is_some_and(|r| r.is_match(text).unwrap_or(false))
     }
+}
+
+/// Whether a text is a regular expression.
+pub(super) fn is_expression(text: &str) -> bool {
+    Regex::new(text).is_ok()
 }
 
 /// The characters that mean something in an expression, escaped.
@@ -106,7 +115,11 @@ fn leaves(words: &[&[char]]) -> String {
             .filter(|w| w.first() == Some(&first))
             .filter_map(|w| w.get(1..))
             .collect();
-        options.push(format!("{}(?:{})", escaped(&first.to_string()), leaves(&rest)));
+        options.push(format!(
+            "{}(?:{})",
+            escaped(&first.to_string()),
+            leaves(&rest)
+        ));
     }
     options.join("|")
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::document::{Document, Draft, child};
+use super::format::has_format;
 use super::pattern::Patterns;
 use super::values::{bound, count, equal, is_of, type_names};
 
@@ -45,27 +46,56 @@ type Rule = fn(&Validator<'_>, &Case<'_>, &Value) -> Option<Seen>;
 
 /// All keywords that assert something on their own, in an order that does not matter.
 const RULES: [(&str, Rule); 36] = [
-    ("type", |_, c, _| ok(type_names(c.schema).is_none_or(|t| t.iter().any(|t| is_of(c.value, t))))),
+    ("type", |_, c, _| {
+        ok(type_names(c.schema).is_none_or(|t| t.iter().any(|t| is_of(c.value, t))))
+    }),
     ("const", |_, c, v| ok(equal(c.value, v))),
-    ("enum", |_, c, v| ok(v.as_array().is_none_or(|all| all.iter().any(|x| equal(c.value, x))))),
+    ("enum", |_, c, v| {
+        ok(v.as_array()
+            .is_none_or(|all| all.iter().any(|x| equal(c.value, x))))
+    }),
     ("minimum", |_, c, _| ok(above_minimum(c))),
     ("exclusiveMinimum", |_, c, _| ok(above_minimum(c))),
     ("maximum", |_, c, _| ok(below_maximum(c))),
     ("exclusiveMaximum", |_, c, _| ok(below_maximum(c))),
     ("multipleOf", |_, c, v| ok(is_multiple(c.value, v))),
-    ("minLength", |_, c, v| ok(length(c.value).is_none_or(|n| at_least(n, v)))),
-    ("maxLength", |_, c, v| ok(length(c.value).is_none_or(|n| at_most(n, v)))),
-    ("pattern", |d, c, v| ok(text_of(c).is_none_or(|t| d.patterns.matches(v.as_str().unwrap_or(""), t)))),
-    ("format", |_, c, v| ok(text_of(c).is_none_or(|t| super::values::has_format(t, v.as_str().unwrap_or(""))))),
-    ("minItems", |_, c, v| ok(c.value.as_array().is_none_or(|a| at_least(a.len(), v)))),
-    ("maxItems", |_, c, v| ok(c.value.as_array().is_none_or(|a| at_most(a.len(), v)))),
-    ("uniqueItems", |_, c, v| ok(v != &Value::Bool(true) || unique(c.value))),
-    ("minProperties", |_, c, v| ok(c.value.as_object().is_none_or(|o| at_least(o.len(), v)))),
-    ("maxProperties", |_, c, v| ok(c.value.as_object().is_none_or(|o| at_most(o.len(), v)))),
+    ("minLength", |_, c, v| {
+        ok(length(c.value).is_none_or(|n| at_least(n, v)))
+    }),
+    ("maxLength", |_, c, v| {
+        ok(length(c.value).is_none_or(|n| at_most(n, v)))
+    }),
+    ("pattern", |d, c, v| {
+        ok(text_of(c).is_none_or(|t| d.patterns.matches(v.as_str().unwrap_or(""), t)))
+    }),
+    ("format", |d, c, v| {
+        ok(text_of(c).is_none_or(|t| has_format(t, v.as_str().unwrap_or(""), d.patterns)))
+    }),
+    ("minItems", |_, c, v| {
+        ok(c.value.as_array().is_none_or(|a| at_least(a.len(), v)))
+    }),
+    ("maxItems", |_, c, v| {
+        ok(c.value.as_array().is_none_or(|a| at_most(a.len(), v)))
+    }),
+    ("uniqueItems", |_, c, v| {
+        ok(v != &Value::Bool(true) || unique(c.value))
+    }),
+    ("minProperties", |_, c, v| {
+        ok(c.value.as_object().is_none_or(|o| at_least(o.len(), v)))
+    }),
+    ("maxProperties", |_, c, v| {
+        ok(c.value.as_object().is_none_or(|o| at_most(o.len(), v)))
+    }),
     ("required", |_, c, v| ok(has_all(c.value, v))),
-    ("dependentRequired", |d, c, v| d.dependencies(c, v, "dependentRequired")),
-    ("dependentSchemas", |d, c, v| d.dependencies(c, v, "dependentSchemas")),
-    ("dependencies", |d, c, v| d.dependencies(c, v, "dependencies")),
+    ("dependentRequired", |d, c, v| {
+        d.dependencies(c, v, "dependentRequired")
+    }),
+    ("dependentSchemas", |d, c, v| {
+        d.dependencies(c, v, "dependentSchemas")
+    }),
+    ("dependencies", |d, c, v| {
+        d.dependencies(c, v, "dependencies")
+    }),
     ("properties", |d, c, _| d.members(c)),
     ("patternProperties", |d, c, _| d.members(c)),
     ("additionalProperties", |d, c, _| d.members(c)),
@@ -76,7 +106,10 @@ const RULES: [(&str, Rule); 36] = [
     ("allOf", |d, c, v| d.all_of(c, v)),
     ("anyOf", |d, c, v| d.some_of(c, v, "anyOf", usize::MAX)),
     ("oneOf", |d, c, v| d.some_of(c, v, "oneOf", 1)),
-    ("not", |d, c, v| ok(d.apply(v, &child(c.place, "not"), c.value, c.depth).is_none())),
+    ("not", |d, c, v| {
+        ok(d.apply(v, &child(c.place, "not"), c.value, c.depth)
+            .is_none())
+    }),
     ("if", |d, c, v| d.condition(c, v)),
     ("$ref", |d, c, v| d.reference(c, v)),
     ("$dynamicRef", |d, c, v| d.reference(c, v)),
@@ -134,14 +167,21 @@ impl Validator<'_> {
     fn all_of(&self, case: &Case<'_>, all: &Value) -> Option<Seen> {
         let mut seen = Seen::default();
         for (i, schema) in all.as_array()?.iter().enumerate() {
-            seen.add(self.apply(schema, &nested(case.place, "allOf", i), case.value, case.depth)?);
+            seen.add(self.apply(
+                schema,
+                &nested(case.place, "allOf", i),
+                case.value,
+                case.depth,
+            )?);
         }
         Some(seen)
     }
 
     fn some_of(&self, case: &Case<'_>, all: &Value, key: &str, most: usize) -> Option<Seen> {
         let options = all.as_array()?.iter().enumerate();
-        let valid = options.filter_map(|(i, s)| self.apply(s, &nested(case.place, key, i), case.value, case.depth));
+        let valid = options.filter_map(|(i, s)| {
+            self.apply(s, &nested(case.place, key, i), case.value, case.depth)
+        });
         let valid: Vec<Seen> = valid.collect();
         let fits = !valid.is_empty() && valid.len() <= most;
         let mut seen = Seen::default();
@@ -150,7 +190,9 @@ impl Validator<'_> {
     }
 
     fn condition(&self, case: &Case<'_>, condition: &Value) -> Option<Seen> {
-        let judge = |schema: &Value, key: &str| self.apply(schema, &child(case.place, key), case.value, case.depth);
+        let judge = |schema: &Value, key: &str| {
+            self.apply(schema, &child(case.place, key), case.value, case.depth)
+        };
         let held = judge(condition, "if");
         let branch = if held.is_some() { "then" } else { "else" };
         let mut seen = held.unwrap_or_default();
@@ -196,8 +238,16 @@ impl Validator<'_> {
 
     fn names(&self, case: &Case<'_>, schema: &Value) -> Option<Seen> {
         let place = child(case.place, "propertyNames");
-        let mut keys = case.value.as_object().into_iter().flatten().map(|m| m.0.clone());
-        let fits = keys.all(|k| self.apply(schema, &place, &Value::String(k), case.depth).is_some());
+        let mut keys = case
+            .value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|m| m.0.clone());
+        let fits = keys.all(|k| {
+            self.apply(schema, &place, &Value::String(k), case.depth)
+                .is_some()
+        });
         ok(fits)
     }
 
@@ -219,7 +269,12 @@ impl Validator<'_> {
         let place = child(case.place, "contains");
         let mut seen = Seen::default();
         let fits = |v: &Value| self.apply(schema, &place, v, case.depth).is_some();
-        seen.items = items.iter().enumerate().filter(|(_, v)| fits(v)).map(|(i, _)| i).collect();
+        seen.items = items
+            .iter()
+            .enumerate()
+            .filter(|(_, v)| fits(v))
+            .map(|(i, _)| i)
+            .collect();
         let bound = |key: &str| case.schema.get(key).and_then(count);
         let found = seen.items.len() as u64;
         let enough = found >= bound("minContains").unwrap_or(1);
@@ -227,7 +282,9 @@ impl Validator<'_> {
     }
 
     fn unevaluated(&self, case: &Case<'_>, mut seen: Seen) -> Option<Seen> {
-        if let (Some(schema), Value::Object(members)) = (case.schema.get("unevaluatedProperties"), case.value) {
+        if let (Some(schema), Value::Object(members)) =
+            (case.schema.get("unevaluatedProperties"), case.value)
+        {
             let place = child(case.place, "unevaluatedProperties");
             for (key, value) in members.iter().filter(|(k, _)| !seen.members.contains(*k)) {
                 let _ = key;
@@ -235,9 +292,15 @@ impl Validator<'_> {
             }
             seen.members.extend(members.keys().cloned());
         }
-        if let (Some(schema), Value::Array(items)) = (case.schema.get("unevaluatedItems"), case.value) {
+        if let (Some(schema), Value::Array(items)) =
+            (case.schema.get("unevaluatedItems"), case.value)
+        {
             let place = child(case.place, "unevaluatedItems");
-            for (_, value) in items.iter().enumerate().filter(|(i, _)| !seen.items.contains(i)) {
+            for (_, value) in items
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| !seen.items.contains(i))
+            {
                 self.apply(schema, &place, value, case.depth)?;
             }
             seen.items.extend(0..items.len());
@@ -310,13 +373,17 @@ fn at_most(n: usize, bound: &Value) -> bool {
 fn above_minimum(case: &Case<'_>) -> bool {
     let low = bound(case.schema, "minimum", "exclusiveMinimum");
     let number = case.value.as_f64();
-    number.zip(low).is_none_or(|(n, (least, open))| n > least || n == least && !open)
+    number
+        .zip(low)
+        .is_none_or(|(n, (least, open))| n > least || n == least && !open)
 }
 
 fn below_maximum(case: &Case<'_>) -> bool {
     let high = bound(case.schema, "maximum", "exclusiveMaximum");
     let number = case.value.as_f64();
-    number.zip(high).is_none_or(|(n, (most, open))| n < most || n == most && !open)
+    number
+        .zip(high)
+        .is_none_or(|(n, (most, open))| n < most || n == most && !open)
 }
 
 /// Multiples to within the precision of the division.

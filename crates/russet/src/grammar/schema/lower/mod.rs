@@ -4,24 +4,37 @@
 //! that asks for more. What schemas refer to is rewritten once each, under `$defs`.
 
 mod joining;
+mod relax;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
 
 use super::disjoint::Disjoint;
 use super::document::{Document, Draft, child};
+use super::format::{Format, format};
 use super::negate::opposite;
 use super::pattern::{self, Patterns};
 use super::validate::Validator;
-use super::values::{FORMATS, TYPES, count, type_names};
+use super::values::{TYPES, count, type_names};
 use crate::grammar::error::GrammarError;
+pub(in crate::grammar) use relax::Relaxed;
 
 /// Schemas inside schemas at most.
 const DEPTH: usize = 100;
 
 /// Schemas in a document at most, the rewritten ones included.
 const SCHEMAS: usize = 50_000;
+
+/// Bounds of numbers that the grammar spells out are below this.
+const LARGEST: f64 = 1e19;
+
+/// And those below zero above this.
+const SMALLEST: f64 = -9.2e18;
+
+/// Pairs of schemas compared in a document at most.
+const PAIRS: usize = 4_000;
 
 /// Choices that one schema may be multiplied by: each doubles what is made of it.
 const CHOICES: usize = 4;
@@ -36,16 +49,21 @@ pub(super) struct Notes {
 }
 
 /// The whole document, rewritten.
-pub(super) fn document(document: &Document) -> Result<(Value, Notes), GrammarError> {
+pub(super) fn document(
+    document: &Document,
+    relaxed: &Relaxed,
+) -> Result<(Value, Notes), GrammarError> {
     let patterns = Patterns::default();
     let mut lower = Lower {
         document,
+        relaxed,
         patterns: &patterns,
         notes: Notes::default(),
         names: HashMap::new(),
         todo: Vec::new(),
         schemas: 0,
         depth: 0,
+        fuel: Cell::new(PAIRS),
     };
     let root = lower.schema(&document.root, &At::whole())?;
     let mut defs = Map::new();
@@ -104,12 +122,15 @@ impl At {
 
 struct Lower<'a> {
     document: &'a Document,
+    relaxed: &'a Relaxed,
     patterns: &'a Patterns,
     notes: Notes,
     names: HashMap<String, String>,
     todo: Vec<(String, String)>,
     schemas: usize,
     depth: usize,
+    /// Pairs of schemas that may still be compared.
+    fuel: Cell<usize>,
 }
 
 /// A schema while it is rewritten.
@@ -122,7 +143,8 @@ struct Draught<'s> {
     choices: usize,
 }
 
-type Rule = for<'a, 's> fn(&mut Lower<'a>, &mut Draught<'s>, &str, &'s Value) -> Result<(), GrammarError>;
+type Rule =
+    for<'a, 's> fn(&mut Lower<'a>, &mut Draught<'s>, &str, &'s Value) -> Result<(), GrammarError>;
 
 /// What becomes of each keyword. One that is not here is an annotation.
 const RULES: [(&str, Rule); 45] = [
@@ -140,20 +162,18 @@ const RULES: [(&str, Rule); 45] = [
     ("exclusiveMinimum", exclusive),
     ("exclusiveMaximum", exclusive),
     ("multipleOf", |l, d, k, v| l.multiple(d, k, v)),
-    ("minLength", counted),
-    ("maxLength", counted),
+    ("minLength", |l, d, k, v| l.length(d, k, v)),
+    ("maxLength", |l, d, k, v| l.length(d, k, v)),
     ("minItems", counted),
     ("maxItems", counted),
     ("minProperties", |l, d, k, v| l.members_counted(d, k, v)),
     ("maxProperties", |l, d, k, v| l.members_counted(d, k, v)),
     ("pattern", |l, d, k, v| l.pattern(d, k, v)),
-    ("format", |_, d, k, v| {
-        let format = v.as_str().ok_or_else(|| d.wrong(k, "is no text"))?;
-        let known = FORMATS.contains(&format);
-        if known { keep_value(d, k, v.clone()) } else { Ok(()) }
-    }),
+    ("format", |l, d, k, v| l.format(d, k, v)),
     ("properties", |l, d, k, v| l.properties(d, k, v)),
-    ("patternProperties", |l, d, k, v| l.pattern_properties(d, k, v)),
+    ("patternProperties", |l, d, k, v| {
+        l.pattern_properties(d, k, v)
+    }),
     ("additionalProperties", |l, d, k, v| l.one(d, k, v)),
     ("required", |_, d, k, v| required(d, k, v)),
     ("propertyNames", |l, d, k, v| l.names(d, k, v)),
@@ -176,8 +196,12 @@ const RULES: [(&str, Rule); 45] = [
     ("else", |_, _, _, _| Ok(())),
     ("unevaluatedProperties", |l, d, k, v| l.unevaluated(d, k, v)),
     ("unevaluatedItems", |l, d, k, v| l.unevaluated(d, k, v)),
-    ("extends", |_, d, k, _| Err(d.wrong(k, "is a keyword of drafts before 4"))),
-    ("disallow", |_, d, k, _| Err(d.wrong(k, "is a keyword of drafts before 4"))),
+    ("extends", |_, d, k, _| {
+        Err(d.wrong(k, "is a keyword of drafts before 4"))
+    }),
+    ("disallow", |_, d, k, _| {
+        Err(d.wrong(k, "is a keyword of drafts before 4"))
+    }),
 ];
 
 /// Whether a keyword asserts something.
@@ -196,28 +220,66 @@ fn keep_value(d: &mut Draught<'_>, key: &str, value: Value) -> Result<(), Gramma
     Ok(())
 }
 
-fn keep(_: &mut Lower<'_>, d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
+fn keep(
+    _: &mut Lower<'_>,
+    d: &mut Draught<'_>,
+    key: &str,
+    value: &Value,
+) -> Result<(), GrammarError> {
     keep_value(d, key, value.clone())
 }
 
-fn number(_: &mut Lower<'_>, d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
-    value.as_f64().ok_or_else(|| d.wrong(key, "is no number"))?;
-    keep_value(d, key, value.clone())
+fn number(
+    l: &mut Lower<'_>,
+    d: &mut Draught<'_>,
+    key: &str,
+    value: &Value,
+) -> Result<(), GrammarError> {
+    let bound = value.as_f64().ok_or_else(|| d.wrong(key, "is no number"))?;
+    bounded(l, d, key, value, bound)
 }
 
-fn exclusive(_: &mut Lower<'_>, d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
+/// A bound that the grammar can count to, or that is checked.
+fn bounded(
+    l: &mut Lower<'_>,
+    d: &mut Draught<'_>,
+    key: &str,
+    value: &Value,
+    bound: f64,
+) -> Result<(), GrammarError> {
+    if bound < LARGEST && bound > SMALLEST {
+        return keep_value(d, key, value.clone());
+    }
+    l.late(&d.at, key);
+    Ok(())
+}
+
+fn exclusive(
+    l: &mut Lower<'_>,
+    d: &mut Draught<'_>,
+    key: &str,
+    value: &Value,
+) -> Result<(), GrammarError> {
     let fits = value.is_number() || value.is_boolean();
-    fits.then_some(()).ok_or_else(|| d.wrong(key, "is no number"))?;
-    keep_value(d, key, value.clone())
+    fits.then_some(())
+        .ok_or_else(|| d.wrong(key, "is no number"))?;
+    bounded(l, d, key, value, value.as_f64().unwrap_or(0.0))
 }
 
-fn counted(_: &mut Lower<'_>, d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
+fn counted(
+    _: &mut Lower<'_>,
+    d: &mut Draught<'_>,
+    key: &str,
+    value: &Value,
+) -> Result<(), GrammarError> {
     let number = count(value).ok_or_else(|| d.wrong(key, "is no count"))?;
     keep_value(d, key, json!(number))
 }
 
 fn required(d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
-    let names = value.as_array().ok_or_else(|| d.wrong(key, "is no array of names"))?;
+    let names = value
+        .as_array()
+        .ok_or_else(|| d.wrong(key, "is no array of names"))?;
     if !names.iter().all(Value::is_string) {
         return Err(d.wrong(key, "is no array of names"));
     }
@@ -229,11 +291,20 @@ impl<'a> Lower<'a> {
         let map = match schema {
             Value::Bool(_) => return Ok(schema.clone()),
             Value::Object(map) => map,
-            _ => return Err(GrammarError::schema(&at.pointer, "schema", "is neither an object nor a boolean")),
+            _ => {
+                return Err(GrammarError::schema(
+                    &at.pointer,
+                    "schema",
+                    "is neither an object nor a boolean",
+                ));
+            }
         };
         self.schemas += 1;
         if self.schemas > SCHEMAS || self.depth >= DEPTH {
-            let what = format!("the schema at {:?} is nested too deeply or too large", at.pointer);
+            let what = format!(
+                "the schema at {:?} is nested too deeply or too large",
+                at.pointer
+            );
             return Err(GrammarError::Limit(what));
         }
         self.depth += 1;
@@ -258,11 +329,18 @@ impl<'a> Lower<'a> {
             }
         }
         let Draught { mut out, all, .. } = d;
-        if !all.is_empty() {
+        if self.relaxed.joins > 0 && !all.is_empty() {
+            self.late(at, "allOf");
+        } else if !all.is_empty() {
             let given = out.remove("allOf");
-            let mut conjuncts = given.and_then(|a| a.as_array().cloned()).unwrap_or_default();
+            let mut conjuncts = given
+                .and_then(|a| a.as_array().cloned())
+                .unwrap_or_default();
             conjuncts.extend(all);
             out.insert("allOf".to_owned(), Value::Array(conjuncts));
+        }
+        if self.relaxed.loosen(&mut out) {
+            self.late(at, "allOf");
         }
         Ok(Value::Object(out))
     }
@@ -270,14 +348,23 @@ impl<'a> Lower<'a> {
     /// Notes that the grammar allows more than a keyword.
     fn late(&mut self, at: &At, keyword: &str) {
         let late = &mut self.notes.late;
-        late.entry(at.pointer.clone()).or_insert_with(|| keyword.to_owned());
+        late.entry(at.pointer.clone())
+            .or_insert_with(|| keyword.to_owned());
     }
 
     /// A schema inside a schema.
-    fn inner(&mut self, d: &Draught<'_>, path: &[&str], schema: &Value, may_fail: bool) -> Result<Value, GrammarError> {
+    fn inner(
+        &mut self,
+        d: &Draught<'_>,
+        path: &[&str],
+        schema: &Value,
+        may_fail: bool,
+    ) -> Result<Value, GrammarError> {
         let at = d.at.below(path);
         if at.real {
-            self.notes.edges.push((d.at.pointer.clone(), at.pointer.clone(), may_fail));
+            self.notes
+                .edges
+                .push((d.at.pointer.clone(), at.pointer.clone(), may_fail));
         }
         self.schema(schema, &at)
     }
@@ -298,24 +385,42 @@ impl<'a> Lower<'a> {
     }
 
     fn types(&mut self, d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
-        let names = type_names(d.schema).ok_or_else(|| d.wrong(key, "is neither a name nor names"))?;
-        if let Some(name) = names.iter().find(|n| !TYPES.contains(n) && **n != "integer") {
+        let names =
+            type_names(d.schema).ok_or_else(|| d.wrong(key, "is neither a name nor names"))?;
+        if let Some(name) = names
+            .iter()
+            .find(|n| !TYPES.contains(n) && **n != "integer")
+        {
             return Err(d.wrong(key, &format!("{name:?} is no type")));
         }
         keep_value(d, key, value.clone())
     }
 
-    fn reference(&mut self, d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
+    fn reference(
+        &mut self,
+        d: &mut Draught<'_>,
+        key: &str,
+        value: &Value,
+    ) -> Result<(), GrammarError> {
         let text = value.as_str().ok_or_else(|| d.wrong(key, "is no text"))?;
         let target = self.document.resolve(text, &d.at.pointer);
-        let target = target.ok_or_else(|| d.wrong(key, &format!("{text:?} is not in the schema; nothing is fetched")))?;
+        let target = target.ok_or_else(|| {
+            d.wrong(
+                key,
+                &format!("{text:?} is not in the schema; nothing is fetched"),
+            )
+        })?;
         self.follows_itself(&target)
             .then_some(())
             .ok_or_else(|| d.wrong(key, "refers to itself and nothing else"))?;
         if d.at.real {
-            self.notes.edges.push((d.at.pointer.clone(), target.clone(), false));
+            self.notes
+                .edges
+                .push((d.at.pointer.clone(), target.clone(), false));
         } else {
-            self.notes.edges.push((d.at.pointer.clone(), target.clone(), true));
+            self.notes
+                .edges
+                .push((d.at.pointer.clone(), target.clone(), true));
         }
         let reference = json!(format!("#/$defs/{}", self.name(target)));
         if d.out.contains_key("$ref") {
@@ -343,14 +448,23 @@ impl<'a> Lower<'a> {
     /// What the rewritten schema of a place is called.
     fn name(&mut self, target: String) -> String {
         let next = format!("d{}", self.names.len());
-        let name = self.names.entry(target.clone()).or_insert_with(|| next.clone()).clone();
+        let name = self
+            .names
+            .entry(target.clone())
+            .or_insert_with(|| next.clone())
+            .clone();
         if name == next {
             self.todo.push((name.clone(), target));
         }
         name
     }
 
-    fn multiple(&mut self, d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
+    fn multiple(
+        &mut self,
+        d: &mut Draught<'_>,
+        key: &str,
+        value: &Value,
+    ) -> Result<(), GrammarError> {
         let of = value.as_f64().filter(|f| *f > 0.0);
         let of = of.ok_or_else(|| d.wrong(key, "is no positive number"))?;
         // The grammar counts in 32 bits and in decimal places.
@@ -363,18 +477,45 @@ impl<'a> Lower<'a> {
     }
 
     /// The grammar counts members only where all that have names are required.
-    fn members_counted(&mut self, d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
+    fn members_counted(
+        &mut self,
+        d: &mut Draught<'_>,
+        key: &str,
+        value: &Value,
+    ) -> Result<(), GrammarError> {
         let number = count(value).ok_or_else(|| d.wrong(key, "is no count"))?;
-        let required = d.schema.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+        let required = d
+            .schema
+            .get("required")
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
         if key == "minProperties" && number <= required as u64 {
             return Ok(());
         }
         let optional = |p: &Map<String, Value>| {
-            let needed = |name: &String| d.schema.get("required").and_then(Value::as_array).is_some_and(|r| r.iter().any(|n| n.as_str() == Some(name)));
+            let needed = |name: &String| {
+                d.schema
+                    .get("required")
+                    .and_then(Value::as_array)
+                    .is_some_and(|r| r.iter().any(|n| n.as_str() == Some(name)))
+            };
             p.keys().any(|name| !needed(name))
         };
-        let listed = d.schema.get("properties").and_then(Value::as_object).is_some_and(optional);
-        const JOINING: [&str; 8] = ["allOf", "anyOf", "oneOf", "$ref", "not", "if", "dependencies", "dependentRequired"];
+        let listed = d
+            .schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .is_some_and(optional);
+        const JOINING: [&str; 8] = [
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "$ref",
+            "not",
+            "if",
+            "dependencies",
+            "dependentRequired",
+        ];
         let joined = JOINING.iter().any(|k| d.schema.contains_key(*k)) || !d.at.real;
         let one = number == 1 && d.schema.get("additionalProperties") == Some(&Value::Bool(false));
         let one = one && !d.schema.contains_key("patternProperties");
@@ -385,9 +526,14 @@ impl<'a> Lower<'a> {
         keep_value(d, key, json!(number))
     }
 
-    fn pattern(&mut self, d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
+    fn pattern(
+        &mut self,
+        d: &mut Draught<'_>,
+        key: &str,
+        value: &Value,
+    ) -> Result<(), GrammarError> {
         let text = value.as_str().ok_or_else(|| d.wrong(key, "is no text"))?;
-        if pattern::in_grammar(text) {
+        if pattern::in_grammar(text) && self.relaxed.strings < 2 {
             return keep_value(d, key, value.clone());
         }
         if !self.patterns.knows(text) {
@@ -397,13 +543,54 @@ impl<'a> Lower<'a> {
         Ok(())
     }
 
+    fn format(
+        &mut self,
+        d: &mut Draught<'_>,
+        key: &str,
+        value: &Value,
+    ) -> Result<(), GrammarError> {
+        let name = value.as_str().ok_or_else(|| d.wrong(key, "is no text"))?;
+        match format(name) {
+            None => return Ok(()),
+            _ if self.relaxed.strings > 0 && d.schema.contains_key("pattern") => {
+                self.late(&d.at, key)
+            }
+            Some(Format::Known) => return keep_value(d, key, value.clone()),
+            Some(Format::Pattern(pattern)) => d.all.push(json!({"pattern": pattern})),
+            Some(Format::Late) => self.late(&d.at, key),
+        }
+        Ok(())
+    }
+
+    /// The length of a string, by the grammar unless it has given that up beside a pattern.
+    fn length(
+        &mut self,
+        d: &mut Draught<'_>,
+        key: &str,
+        value: &Value,
+    ) -> Result<(), GrammarError> {
+        if self.relaxed.strings > 0 && d.schema.contains_key("pattern") {
+            count(value).ok_or_else(|| d.wrong(key, "is no count"))?;
+            self.late(&d.at, key);
+            return Ok(());
+        }
+        counted(self, d, key, value)
+    }
+
     fn one(&mut self, d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
         let inner = self.inner(d, &[key], value, false)?;
         keep_value(d, key, inner)
     }
 
-    fn properties(&mut self, d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
-        let members = value.as_object().ok_or_else(|| d.wrong(key, "is no object"))?;
+    fn properties(
+        &mut self,
+        d: &mut Draught<'_>,
+        key: &str,
+        value: &Value,
+    ) -> Result<(), GrammarError> {
+        let members = value
+            .as_object()
+            .ok_or_else(|| d.wrong(key, "is no object"))?;
         let mut out = Map::new();
         for (name, schema) in members {
             out.insert(name.clone(), self.inner(d, &[key, name], schema, false)?);
@@ -411,18 +598,27 @@ impl<'a> Lower<'a> {
         keep_value(d, key, Value::Object(out))
     }
 
-    fn pattern_properties(&mut self, d: &mut Draught<'_>, key: &str, value: &Value) -> Result<(), GrammarError> {
-        let members = value.as_object().ok_or_else(|| d.wrong(key, "is no object"))?;
+    fn pattern_properties(
+        &mut self,
+        d: &mut Draught<'_>,
+        key: &str,
+        value: &Value,
+    ) -> Result<(), GrammarError> {
+        let members = value
+            .as_object()
+            .ok_or_else(|| d.wrong(key, "is no object"))?;
         let mut out = Map::new();
         for (name, schema) in members {
-            if !self.patterns.knows(name) {
+            if !pattern::in_grammar(name) && !self.patterns.knows(name) {
                 return Err(d.wrong(key, &format!("{name:?} is no regular expression")));
             }
             out.insert(name.clone(), self.inner(d, &[key, name], schema, false)?);
         }
         let names: Vec<&String> = out.keys().collect();
-        let apart = |(i, a): (usize, &&String)| names.iter().skip(i + 1).all(|b| pattern::disjoint(a, b));
-        if names.iter().all(|n| pattern::in_grammar(n)) && names.iter().enumerate().all(apart) {
+        let apart =
+            |(i, a): (usize, &&String)| names.iter().skip(i + 1).all(|b| pattern::disjoint(a, b));
+        let exact = !self.relaxed.patterns && names.iter().all(|n| pattern::in_grammar(n));
+        if exact && names.iter().enumerate().all(apart) {
             return keep_value(d, key, Value::Object(out));
         }
         // A member whose name has several of the patterns: any of their schemas, and the check.
@@ -440,6 +636,10 @@ impl<'a> Lower<'a> {
     /// The names of listed members, free of any schema.
     fn listed(&self, d: &Draught<'_>) -> Value {
         let members = d.schema.get("properties").and_then(Value::as_object);
-        members.into_iter().flatten().map(|(k, _)| (k.clone(), json!(true))).collect()
+        members
+            .into_iter()
+            .flatten()
+            .map(|(k, _)| (k.clone(), json!(true)))
+            .collect()
     }
 }
