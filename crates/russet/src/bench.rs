@@ -39,16 +39,93 @@ impl Default for BenchOptions {
 }
 
 /// One trial.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Trial {
     /// Tokens of the prompt processed in a second.
     pub prompt_tps: f64,
     /// Tokens generated in a second.
     pub gen_tps: f64,
+    /// Seconds that every generated token took.
+    #[serde(skip)]
+    pub token_seconds: Vec<f64>,
 }
 
 /// The most tokens of a trial.
 const MOST_TOKENS: usize = 1 << 24;
+
+/// Measures a model trial by trial, so that several can be measured in turn.
+pub struct Bench {
+    engine: Box<dyn Engine>,
+    options: BenchOptions,
+    vocabulary: usize,
+    random: SplitMix,
+}
+
+impl Bench {
+    /// Ready for the first trial.
+    ///
+    /// # Errors
+    /// If the tokens do not fit into the context, or the model fails.
+    pub fn new(model: &Model, options: &BenchOptions) -> Result<Self, Error> {
+        let mut engine = model.engine()?;
+        let new = options.prompt.saturating_add(options.generate);
+        // An engine without a limit would be asked to make up more tokens than there is memory for.
+        let limit = engine.limit().min(MOST_TOKENS);
+        if options.depth.saturating_add(new) > limit {
+            return Err(Error::Engine(EngineError::ContextFull {
+                position: options.depth,
+                new,
+                limit,
+            }));
+        }
+        // A first token tells how many there are.
+        engine.feed(&[0], &|| false)?;
+        let vocabulary = engine.logits().len();
+        Ok(Self {
+            engine,
+            options: options.clone(),
+            vocabulary,
+            random: SplitMix(options.seed),
+        })
+    }
+
+    /// One trial. The first warms up.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn trial(&mut self) -> Result<Trial, Error> {
+        let never = || false;
+        let (engine, options) = (&mut *self.engine, &self.options);
+        engine.rewind(0)?;
+        let context = self.random.tokens(options.depth, self.vocabulary);
+        if !context.is_empty() {
+            engine.feed(&context, &never)?;
+        }
+        // Generation without a prompt goes on from one token, which belongs to neither.
+        let length = options.prompt.max(usize::from(options.depth == 0));
+        let prompt = self.random.tokens(length, self.vocabulary);
+        let start = Instant::now();
+        if !prompt.is_empty() {
+            engine.feed(&prompt, &never)?;
+        }
+        let prefill = start.elapsed();
+        let mut token_seconds = Vec::with_capacity(options.generate);
+        let start = Instant::now();
+        let mut before = start;
+        for _ in 0..options.generate {
+            let token = engine.logits().argmax();
+            engine.feed(&[token], &never)?;
+            let now = Instant::now();
+            token_seconds.push((now - before).as_secs_f64());
+            before = now;
+        }
+        Ok(Trial {
+            prompt_tps: rate(options.prompt, prefill),
+            gen_tps: rate(options.generate, start.elapsed()),
+            token_seconds,
+        })
+    }
+}
 
 /// Measures a model; `on_trial` hears of every trial that counts.
 ///
@@ -59,60 +136,46 @@ pub fn bench(
     options: &BenchOptions,
     on_trial: &mut dyn FnMut(&Trial),
 ) -> Result<Vec<Trial>, Error> {
-    let mut engine = model.engine()?;
-    let new = options.prompt.saturating_add(options.generate);
-    // An engine without a limit would be asked to make up more tokens than there is memory for.
-    let limit = engine.limit().min(MOST_TOKENS);
-    if options.depth.saturating_add(new) > limit {
-        return Err(Error::Engine(EngineError::ContextFull {
-            position: options.depth,
-            new,
-            limit,
-        }));
-    }
-    // A first token tells how many there are.
-    engine.feed(&[0], &|| false)?;
-    let vocab = engine.logits().len();
-    let mut random = SplitMix(options.seed);
-    let mut trials = Vec::with_capacity(options.trials);
-    for round in 0..=options.trials {
-        let trial = trial(&mut *engine, options, vocab, &mut random)?;
-        if round > 0 {
-            on_trial(&trial);
-            trials.push(trial);
-        }
-    }
-    Ok(trials)
+    let mut bench = Bench::new(model, options)?;
+    bench.trial()?;
+    let trial = |_| {
+        let trial = bench.trial()?;
+        on_trial(&trial);
+        Ok(trial)
+    };
+    (0..options.trials).map(trial).collect()
 }
 
-fn trial(
-    engine: &mut dyn Engine,
-    options: &BenchOptions,
-    vocab: usize,
-    random: &mut SplitMix,
-) -> Result<Trial, Error> {
-    let never = || false;
-    engine.rewind(0)?;
-    let context = random.tokens(options.depth, vocab);
-    if !context.is_empty() {
-        engine.feed(&context, &never)?;
+/// How long tokens took: half of them, nine in ten, and all but one in a hundred no longer than this, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// Half.
+    pub p50: f64,
+    /// Nine in ten.
+    pub p90: f64,
+    /// All but one in a hundred.
+    pub p99: f64,
+}
+
+impl Percentiles {
+    /// Those of some numbers; 0 where there are none.
+    pub fn of(numbers: impl Iterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = numbers.collect();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len().saturating_sub(1);
+        let at = |share: f64| {
+            let place = (share * sorted.len() as f64).ceil() as usize;
+            sorted
+                .get(place.saturating_sub(1).min(last))
+                .copied()
+                .unwrap_or(0.0)
+        };
+        Self {
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+        }
     }
-    // Generation without a prompt goes on from one token, which belongs to neither.
-    let prompt = random.tokens(options.prompt.max(usize::from(options.depth == 0)), vocab);
-    let start = Instant::now();
-    if !prompt.is_empty() {
-        engine.feed(&prompt, &never)?;
-    }
-    let prefill = start.elapsed();
-    let start = Instant::now();
-    for _ in 0..options.generate {
-        let token = engine.logits().argmax();
-        engine.feed(&[token], &never)?;
-    }
-    Ok(Trial {
-        prompt_tps: rate(options.prompt, prefill),
-        gen_tps: rate(options.generate, start.elapsed()),
-    })
 }
 
 fn rate(tokens: usize, time: Duration) -> f64 {
@@ -185,6 +248,15 @@ mod tests {
         assert_eq!(random.next(), 6_457_827_717_110_365_317);
         assert_eq!(random.next(), 3_203_168_211_198_807_973);
         assert!(random.tokens(1000, 320).iter().all(|t| *t < 320));
+    }
+
+    #[test]
+    fn percentiles_are_numbers_that_were_seen() {
+        let all = Percentiles::of((1..=200).rev().map(f64::from));
+        assert_eq!((all.p50, all.p90, all.p99), (100.0, 180.0, 198.0));
+        let one = Percentiles::of([2.5].into_iter());
+        assert_eq!((one.p50, one.p99), (2.5, 2.5));
+        assert_eq!(Percentiles::of(std::iter::empty()), Percentiles::default());
     }
 
     #[test]

@@ -19,6 +19,8 @@ const LIMIT: usize = 8;
 pub struct Detokenizer<'a> {
     tokenizer: &'a Tokenizer,
     skip_special: bool,
+    /// Special tokens that give text all the same.
+    visible: Vec<u32>,
     /// The last token before the boundary that is no byte token, so that the first held token is not taken for a start.
     context: Option<u32>,
     held: Vec<u32>,
@@ -30,8 +32,17 @@ impl<'a> Detokenizer<'a> {
         Self {
             tokenizer,
             skip_special,
+            visible: Vec::new(),
             context: None,
             held: Vec::with_capacity(LIMIT),
+        }
+    }
+
+    /// A detokenizer that leaves out special tokens, except for these.
+    pub fn showing(tokenizer: &'a Tokenizer, visible: Vec<u32>) -> Self {
+        Self {
+            visible,
+            ..Self::new(tokenizer, true)
         }
     }
 
@@ -40,8 +51,11 @@ impl<'a> Detokenizer<'a> {
     /// # Errors
     /// [`TokenizerError::Use`] where the tokenizer's decoder fails.
     pub fn push(&mut self, token: u32) -> Result<String, TokenizerError> {
-        let silent = self.skip_special && self.tokenizer.is_special(token);
-        if silent || self.tokenizer.token(token).is_none() {
+        let special = self.skip_special && self.tokenizer.is_special(token);
+        if special && self.visible.contains(&token) {
+            return self.visible(token);
+        }
+        if special || self.tokenizer.token(token).is_none() {
             return Ok(String::new());
         }
         self.held.push(token);
@@ -55,6 +69,13 @@ impl<'a> Detokenizer<'a> {
         } else {
             self.cut(&text)
         }
+    }
+
+    /// The text of a special token that is shown: a boundary before it and after it.
+    fn visible(&mut self, token: u32) -> Result<String, TokenizerError> {
+        let before = self.text(&self.held)?;
+        self.settle(self.held.len());
+        Ok(before + &self.tokenizer.token(token).unwrap_or_default())
     }
 
     /// Gives what is still held back; the next token starts another text.
@@ -138,11 +159,9 @@ fn is_byte(token: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Map, Value, json};
-
     use super::*;
     use crate::sample::SplitMix64;
-    use crate::tokenizer::tests::tiny;
+    use crate::tokenizer::tests::{fallback, tiny};
 
     fn pieces(tokenizer: &Tokenizer, tokens: &[u32], skip_special: bool) -> Vec<String> {
         let mut d = Detokenizer::new(tokenizer, skip_special);
@@ -246,30 +265,5 @@ mod tests {
         tokenizer
             .id(text)
             .map_or_else(|| text.bytes().map(u32::from).collect(), |id| vec![id])
-    }
-
-    /// A tokenizer in the manner of Llama 2: 256 byte tokens, words that begin with `▁`, a decoder that strips the first space.
-    fn fallback() -> Tokenizer {
-        let bytes = (0..256).map(|b| format!("<0x{b:02X}>"));
-        let words = ["<s>", "▁", "▁a", "a", "b", "h", "n", "m", "e"]
-            .into_iter()
-            .map(str::to_owned);
-        let vocab: Map<String, Value> = bytes
-            .chain(words)
-            .zip(0u32..)
-            .map(|(t, id)| (t, id.into()))
-            .collect();
-        let special = json!({"id": 256, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
-                             "normalized": false, "special": true});
-        let file = json!({
-            "version": "1.0", "added_tokens": [special], "pre_tokenizer": null, "post_processor": null,
-            "normalizer": {"type": "Sequence", "normalizers": [
-                {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
-            "decoder": {"type": "Sequence", "decoders": [
-                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
-                {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
-            "model": {"type": "BPE", "unk_token": null, "fuse_unk": true, "byte_fallback": true, "vocab": vocab, "merges": [["▁", "a"]]},
-        });
-        Tokenizer::from_json(file.to_string().as_bytes()).unwrap()
     }
 }

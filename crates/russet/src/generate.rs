@@ -1,44 +1,67 @@
-//! The loop that joins engine, sampler, stop tokens and cancellation. It has two sides, the model's and the caller's: they take
-//! turns ([`generate`]), or the model's goes ahead on a thread of its own ([`generate_ahead`], contract B §5.4).
+//! The loop that joins engine, sampler, stop tokens, stop sequences and cancellation. It has two sides, the model's and the
+//! caller's: they take turns ([`generate`]), or the model's goes ahead on a thread of its own ([`generate_ahead`], contract B §5.4).
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
+use crate::choose::{Chooser, Record, TokenLogits};
 use crate::detokenize::Detokenizer;
-use crate::engine::{Engine, EngineError, Token};
+use crate::engine::{Engine, EngineError, Rewinding, Token};
 use crate::open::Error;
-use crate::sample::{Sampler, Sampling};
+use crate::response::StopSequences;
+use crate::sample::Sampling;
+use crate::strategy::Strategies;
 use crate::tokenizer::Tokenizer;
 
 /// How to generate.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GenerateOptions {
     /// How to pick tokens; greedy by default.
     pub sampling: Sampling,
+    /// Takes part in picking them.
+    pub strategy: Option<Strategies>,
     /// The most tokens to generate; `None` until the context is full.
     pub max_tokens: Option<usize>,
     /// Tokens that end the answer besides the model's own.
     pub stop_tokens: Vec<Token>,
+    /// Texts that end the answer, of however many tokens. They are no part of it.
+    pub stop_sequences: Vec<String>,
+    /// Tokens to take in place of chosen ones, from the first on (contract B §5.1). They never end the answer.
+    pub forced: Vec<Token>,
+    /// Which logits to keep of every token.
+    pub record: Record,
+    /// Special tokens that are part of the text all the same.
+    pub visible_tokens: Vec<Token>,
+    /// Model and text take turns, also where the model could be ahead: to see what each takes.
+    pub in_turns: bool,
 }
 
 impl Default for GenerateOptions {
     fn default() -> Self {
         Self {
             sampling: Sampling::greedy(),
+            strategy: None,
             max_tokens: Some(512),
             stop_tokens: Vec::new(),
+            stop_sequences: Vec::new(),
+            forced: Vec::new(),
+            record: Record::None,
+            visible_tokens: Vec::new(),
+            in_turns: false,
         }
     }
 }
 
 /// Why an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
     /// A stop token.
     Stop(Token),
+    /// A stop sequence.
+    Sequence(String),
     /// The most tokens asked for.
     MaxTokens,
     /// The context is full.
@@ -50,12 +73,14 @@ pub enum StopReason {
 /// A finished answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
-    /// Its tokens, without the stop token.
+    /// Its tokens, without the stop token; with those of a stop sequence.
     pub tokens: Vec<Token>,
-    /// Its text.
+    /// Its text, without the stop sequence.
     pub text: String,
     /// Why it ended.
     pub reason: StopReason,
+    /// What [`GenerateOptions::record`] asked for, for every token.
+    pub logits: Vec<TokenLogits>,
 }
 
 /// Tokens that the model may be ahead of what is done with them.
@@ -75,10 +100,14 @@ pub fn generate(
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<Generated, Error> {
     let mut steps = Steps::new(engine, stops, options, cancelled)?;
-    let mut answer = Answer::new(tokenizer, on_text);
+    let mut answer = Answer::new(tokenizer, options, on_text);
     loop {
         match steps.next()? {
-            Ok(token) => answer.push(token)?,
+            Ok(step) => {
+                if let Some(reason) = answer.push(step)? {
+                    return answer.finish(reason);
+                }
+            }
             Err(reason) => return answer.finish(reason),
         }
     }
@@ -96,32 +125,49 @@ pub fn generate_ahead(
     on_text: &mut dyn FnMut(&str),
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<Generated, Error> {
+    // Whether a token ends the answer only its text tells, and what came after it could not be taken back.
+    let must_know = !options.stop_sequences.is_empty();
+    if must_know && engine.capabilities().rewinding != Rewinding::Anywhere {
+        return generate(engine, tokenizer, stops, options, on_text, cancelled);
+    }
+    let before = engine.history().len();
     let mut steps = Steps::new(engine, stops, options, cancelled)?;
-    let mut answer = Answer::new(tokenizer, on_text);
+    let mut answer = Answer::new(tokenizer, options, on_text);
     let (send, receive) = sync_channel(AHEAD);
     let reason = thread::scope(|scope| {
+        let steps = &mut steps;
         let model = scope.spawn(move || {
             loop {
-                match steps.next()? {
-                    // Nobody listens any more where the text could not be made.
-                    Ok(token) if send.send(token).is_err() => return Ok(StopReason::Cancelled),
-                    Ok(_) => {}
+                let step = match steps.next()? {
+                    Ok(step) => step,
                     Err(reason) => return Ok(reason),
+                };
+                // Nobody listens any more where the text has ended, or could not be made.
+                if send.send(step).is_err() {
+                    return Ok(StopReason::Cancelled);
                 }
             }
         });
-        let text = receive.iter().try_for_each(|token| answer.push(token));
+        let ended = receive
+            .iter()
+            .find_map(|step| answer.push(step).transpose());
         drop(receive);
         let reason: Result<StopReason, Error> = model.join().unwrap_or_else(|p| resume_unwind(p));
-        text.and(reason)
+        ended.unwrap_or(reason)
     })?;
+    if matches!(reason, StopReason::Sequence(_)) {
+        engine.trim_kv_cache(before + answer.tokens.len());
+    }
     answer.finish(reason)
 }
+
+/// A token, and of its logits what was asked for.
+type Step = (Token, Option<TokenLogits>);
 
 /// The model's side of the loop: token after token.
 struct Steps<'a> {
     engine: &'a mut dyn Engine,
-    sampler: Sampler,
+    chooser: Chooser,
     stops: &'a [Token],
     options: &'a GenerateOptions,
     cancelled: &'a (dyn Fn() -> bool + Sync),
@@ -137,9 +183,12 @@ impl<'a> Steps<'a> {
         options: &'a GenerateOptions,
         cancelled: &'a (dyn Fn() -> bool + Sync),
     ) -> Result<Self, Error> {
+        let strategy = options.strategy.as_ref().map(Strategies::make);
+        let mut chooser = Chooser::new(&options.sampling, strategy, options.record)?;
+        chooser.begin(engine.history());
         Ok(Self {
             engine,
-            sampler: Sampler::new(&options.sampling)?,
+            chooser,
             stops,
             options,
             cancelled,
@@ -149,7 +198,7 @@ impl<'a> Steps<'a> {
     }
 
     /// The next token, or why there is none.
-    fn next(&mut self) -> Result<Result<Token, StopReason>, Error> {
+    fn next(&mut self) -> Result<Result<Step, StopReason>, Error> {
         if self.options.max_tokens == Some(self.made) {
             return Ok(Err(StopReason::MaxTokens));
         }
@@ -162,39 +211,56 @@ impl<'a> Steps<'a> {
                 other => other?,
             };
         }
-        let token = self.sampler.sample(self.engine.logits());
-        if self.stops.contains(&token) || self.options.stop_tokens.contains(&token) {
-            return Ok(Err(StopReason::Stop(token)));
+        let forced = self.options.forced.get(self.made).copied();
+        let step = self.chooser.next(self.engine.logits(), forced)?;
+        let ends = |t: &Token| self.stops.contains(t) || self.options.stop_tokens.contains(t);
+        if forced.is_none() && ends(&step.0) {
+            return Ok(Err(StopReason::Stop(step.0)));
         }
         self.made += 1;
-        self.last = Some(token);
-        Ok(Ok(token))
+        self.last = Some(step.0);
+        Ok(Ok(step))
     }
 }
 
 /// The caller's side of the loop: text of tokens.
 struct Answer<'a> {
     detokenizer: Detokenizer<'a>,
+    stops: StopSequences,
     on_text: &'a mut dyn FnMut(&str),
     tokens: Vec<Token>,
     text: String,
+    logits: Vec<TokenLogits>,
 }
 
 impl<'a> Answer<'a> {
-    fn new(tokenizer: &'a Tokenizer, on_text: &'a mut dyn FnMut(&str)) -> Self {
+    fn new(
+        tokenizer: &'a Tokenizer,
+        options: &GenerateOptions,
+        on_text: &'a mut dyn FnMut(&str),
+    ) -> Self {
         Self {
-            detokenizer: Detokenizer::new(tokenizer, true),
+            detokenizer: Detokenizer::showing(tokenizer, options.visible_tokens.clone()),
+            stops: StopSequences::new(&options.stop_sequences),
             on_text,
             tokens: Vec::new(),
             text: String::new(),
+            logits: Vec::new(),
         }
     }
 
-    fn push(&mut self, token: Token) -> Result<(), Error> {
+    /// Takes a token; says where its text ends the answer.
+    fn push(&mut self, (token, logits): Step) -> Result<Option<StopReason>, Error> {
         self.tokens.push(token);
+        self.logits.extend(logits);
         let text = self.detokenizer.push(token)?;
+        Ok(self.take(&text))
+    }
+
+    fn take(&mut self, text: &str) -> Option<StopReason> {
+        let (text, ended) = self.stops.push(text);
         self.emit(&text);
-        Ok(())
+        ended.map(StopReason::Sequence)
     }
 
     fn emit(&mut self, text: &str) {
@@ -204,13 +270,22 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn finish(mut self, reason: StopReason) -> Result<Generated, Error> {
-        let rest = self.detokenizer.finish()?;
-        self.emit(&rest);
+    fn finish(mut self, mut reason: StopReason) -> Result<Generated, Error> {
+        if !matches!(reason, StopReason::Sequence(_)) {
+            let rest = self.detokenizer.finish()?;
+            match self.take(&rest) {
+                Some(ended) => reason = ended,
+                None => {
+                    let held = self.stops.finish();
+                    self.emit(&held);
+                }
+            }
+        }
         Ok(Generated {
             tokens: self.tokens,
             text: self.text,
             reason,
+            logits: self.logits,
         })
     }
 }

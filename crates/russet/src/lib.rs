@@ -4,8 +4,8 @@
 //! use russet::{GenerateOptions, Message, Model, OpenOptions};
 //!
 //! let model = Model::open("smollm2.gguf", &OpenOptions::default())?;
-//! let mut chat = model.chat()?;
-//! let reply = chat.send("What is the capital of France?", &GenerateOptions::default(), &mut |text| print!("{text}"))?;
+//! let mut session = model.session()?;
+//! let reply = session.send("What is the capital of France?", &GenerateOptions::default(), &mut |text| print!("{text}"))?;
 //! println!("\n{} tokens", reply.tokens.len());
 //! # Ok::<(), russet::Error>(())
 //! ```
@@ -17,17 +17,21 @@ pub mod audit;
 pub mod bench;
 pub mod bundle;
 mod call;
+mod choose;
 pub mod detokenize;
 pub mod engine;
+pub mod evaluate;
 mod generate;
 pub mod grammar;
 mod open;
 mod planned;
 mod replace;
+pub mod response;
 mod runnable;
 pub mod sample;
 mod session;
 mod stop;
+mod strategy;
 pub mod template;
 pub mod tensors;
 pub mod tokenizer;
@@ -35,19 +39,23 @@ pub mod tokenizer;
 pub use audit::{AuditOptions, audit};
 pub use bundle::{BundleError, LanguageBundle, ModelBundle};
 pub use call::{CallError, Function, Results};
+pub use choose::{Record, TokenLogits};
 pub use engine::{
-    Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Snapshot, Token,
+    Engine, EngineError, EngineVariant, KvCacheStrategy, Logits, SequentialEngine, Snapshot, Token,
 };
+pub use evaluate::EvaluationError;
 pub use generate::{GenerateOptions, Generated, StopReason, generate, generate_ahead};
 pub use open::{
-    Error, Model, ModelSource, OpenOptions, files, open_module, open_module_in, read_asset,
-    read_asset_in, read_gguf,
+    Error, Model, ModelCapabilities, ModelSource, OpenOptions, files, open_module, open_module_in,
+    read_asset, read_asset_in, read_gguf,
 };
 pub use planned::{PlanQuery, Planned, planned};
+pub use response::{Piece, ResponseFormat, ResponseParser, ToolCall};
 pub use russet_graph::exec::{CacheKind, Precision, StepWork};
 pub use russet_kernels::machine;
-pub use sample::{Sampler, Sampling, SamplingError};
-pub use session::{Chat, Reply, check_session};
+pub use sample::{FilterOrder, Penalties, Sampler, Sampling, SamplingError};
+pub use session::{Event, Overflow, Reply, Session, Tool, Usage, check_session};
+pub use strategy::{Strategies, Strategy};
 pub use template::{ChatTemplate, Message, RenderOptions, TemplateError};
 pub use tokenizer::{Tokenizer, TokenizerError};
 

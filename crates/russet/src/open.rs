@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use russet_formats::aimodel::{self, AimodelAsset};
 use russet_formats::checkpoint;
@@ -19,9 +19,10 @@ use crate::bundle::{
     ArchiveSource, BundleError, DirectorySource, LanguageBundle, Source, inside, regular,
 };
 use crate::engine::{Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Token};
+use crate::response::{ReasoningFormat, ResponseFormat};
 use crate::runnable::{Runnable, digest};
 use crate::sample::SamplingError;
-use crate::session::Chat;
+use crate::session::Session;
 use crate::stop::{StopSources, stop_tokens};
 use crate::template::{ChatTemplate, Message, RenderOptions, TemplateError};
 use crate::tensors::TensorFileError;
@@ -110,6 +111,8 @@ pub enum Error {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenOptions {
+    /// Plan the model and pack its weights when they are first needed, not when it is opened.
+    pub lazy: bool,
     /// Threads; 0 for one a CPU.
     pub threads: usize,
     /// The most tokens to hold; the model's own limit by default, and never more than that.
@@ -134,6 +137,9 @@ pub struct OpenOptions {
     pub chunk: Option<usize>,
     /// Prompts up to this length are processed in one piece; the bundle's word, else twice the chunk.
     pub chunk_threshold: Option<usize>,
+    /// The same where neither the caller nor the bundle says anything; longer prompts are then cut into chunks of this length, or
+    /// 512 (`COREAI_CHUNK_THRESHOLD`, contract F 1.5).
+    pub default_chunk_threshold: Option<usize>,
 }
 
 /// Where a model came from.
@@ -191,15 +197,26 @@ impl ModelSource {
     }
 }
 
-/// A model ready to run: planned once, shared by all conversations over it.
-#[derive(Debug)]
+/// What can be done with a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModelCapabilities {
+    /// It has a way to call tools.
+    pub tool_calling: bool,
+    /// It marks what it says to itself.
+    pub reasoning: bool,
+    /// It has a tokenizer; without one it takes and gives tokens only.
+    pub text: bool,
+}
+
+/// A model ready to run: planned once, shared by all conversations over it. A clone is the same model.
+#[derive(Clone, Debug)]
 pub struct Model {
     name: String,
     source: ModelSource,
-    main: String,
-    runnable: Runnable,
-    fingerprint: OnceLock<String>,
-    words: Words,
+    runnable: Arc<Runnable>,
+    fingerprint: Arc<OnceLock<String>>,
+    words: Arc<Words>,
 }
 
 /// What turns text into tokens and back.
@@ -208,9 +225,22 @@ struct Words {
     tokenizer: Option<Tokenizer>,
     template: Option<ChatTemplate>,
     stops: Vec<Token>,
+    format: ResponseFormat,
 }
 
 impl Words {
+    /// Says how the model marks what it writes, and that a turn ends where its channels do.
+    fn finished(mut self) -> Self {
+        if let Some(tokenizer) = &self.tokenizer {
+            self.format = ResponseFormat::of(tokenizer, self.template.as_ref());
+            let end = tokenizer.id("<|eot|>");
+            if self.format.reasoning == ReasoningFormat::Channels {
+                self.stops.extend(end.filter(|t| !self.stops.contains(t)));
+            }
+        }
+        self
+    }
+
     /// Tokenizer, template and stop tokens from `tokenizer/`; nothing where it is not there.
     fn of_folder(source: &dyn Source, ids: &[u32]) -> Result<Self, Error> {
         let Some(bytes) = optional(source, "tokenizer/tokenizer.json")? else {
@@ -225,11 +255,13 @@ impl Words {
             generation_config: generation.as_ref(),
             ids,
         };
-        Ok(Self {
+        let this = Self {
             stops: stop_tokens(&tokenizer, sources),
             tokenizer: Some(tokenizer),
             template,
-        })
+            ..Self::default()
+        };
+        Ok(this.finished())
     }
 
     /// Tokenizer, templates and stop tokens from the metadata of a GGUF file; nothing where it has none.
@@ -259,11 +291,13 @@ impl Words {
                 }
             }
         }
-        Ok(Self {
+        let this = Self {
             tokenizer: Some(tokenizer),
             template,
             stops,
-        })
+            ..Self::default()
+        };
+        Ok(this.finished())
     }
 }
 
@@ -304,18 +338,18 @@ impl Model {
     pub fn open_source(source: &dyn Source, options: &OpenOptions) -> Result<Self, Error> {
         let bundle = LanguageBundle::read(source)?;
         let language = &bundle.language;
-        let (mut this, words) = beside(
+        let (this, words) = beside(
             || Words::of_folder(source, &language.eos_token_ids),
             || {
                 let module = module_in(source, &bundle.main)?;
                 let (main, name) = (language.main_function(), bundle.model.name.clone());
                 let context = language.max_context_length;
-                let runnable = Runnable::new(module, main, context, options)?;
-                Ok(Self::new(name, ModelSource::Bundle, main, runnable))
+                let mut runnable = Runnable::new(module, main, context, options)?;
+                runnable.configure(language, options);
+                Ok(Self::new(name, ModelSource::Bundle, runnable))
             },
         )?;
-        this.words = words;
-        this.runnable.configure(language, options);
+        let this = this.with(words);
         if this.words.tokenizer.is_none() && !bundle.language.embedded_tokenizer {
             return Err(Error::Missing(format!(
                 "{}: the tokenizer is not in the bundle; put the tokenizer.json of {} into its tokenizer/ directory",
@@ -329,12 +363,12 @@ impl Model {
     fn open_asset(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
         let module = module_in(&DirectorySource::new(path), "")?;
         let runnable = Runnable::new(module, MAIN, DEFAULT_CONTEXT, options)?;
-        let mut this = Self::new(stem(path), ModelSource::Asset, MAIN, runnable);
+        let this = Self::new(stem(path), ModelSource::Asset, runnable);
         // An asset inside a bundle's directory has the bundle's tokenizer beside it.
-        if let Some(parent) = path.parent() {
-            this.words = Words::of_folder(&DirectorySource::new(parent), &[])?;
-        }
-        Ok(this)
+        let words = path
+            .parent()
+            .map(|p| Words::of_folder(&DirectorySource::new(p), &[]));
+        Ok(this.with(words.transpose()?.unwrap_or_default()))
     }
 
     fn open_gguf(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
@@ -346,27 +380,77 @@ impl Model {
             path: path.into(),
             source,
         })?;
-        let (mut this, words) = beside(
+        let (this, words) = beside(
             || Words::of_gguf(&file, path),
             || {
                 let context = model.config.context;
                 let runnable = Runnable::new(model.module, MAIN, context, options)?;
-                Ok(Self::new(stem(path), ModelSource::Gguf, MAIN, runnable))
+                Ok(Self::new(stem(path), ModelSource::Gguf, runnable))
             },
         )?;
-        this.words = words;
-        Ok(this)
+        Ok(this.with(words))
     }
 
-    fn new(name: String, source: ModelSource, main: &str, runnable: Runnable) -> Self {
+    /// A model of a program alone, without words.
+    #[cfg(test)]
+    pub(crate) fn of_module(
+        module: Module,
+        context: usize,
+        options: &OpenOptions,
+    ) -> Result<Self, Error> {
+        let runnable = Runnable::new(module, MAIN, context, options)?;
+        Ok(Self::new("module".into(), ModelSource::Asset, runnable))
+    }
+
+    fn new(name: String, source: ModelSource, runnable: Runnable) -> Self {
         Self {
             name,
             source,
-            main: main.into(),
-            runnable,
-            fingerprint: OnceLock::new(),
-            words: Words::default(),
+            runnable: Arc::new(runnable),
+            fingerprint: Arc::default(),
+            words: Arc::default(),
         }
+    }
+
+    fn with(self, words: Words) -> Self {
+        Self {
+            words: Arc::new(words),
+            ..self
+        }
+    }
+
+    /// Plans the model and packs its weights, unless that is done. Several threads that ask share one load; one that failed is tried
+    /// again.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] where a function cannot be planned.
+    pub fn load(&self) -> Result<(), Error> {
+        self.runnable.load()
+    }
+
+    /// Whether it is planned.
+    pub fn is_loaded(&self) -> bool {
+        self.runnable.is_loaded()
+    }
+
+    /// Lets go of plans and packed weights; what is needed again is loaded again. Conversations that go on keep theirs, so nothing
+    /// is pulled from under an answer.
+    pub fn unload(&self) {
+        self.runnable.unload();
+    }
+
+    /// What can be done with it: the same whether it is loaded or not (contract B §8.2, §7.8).
+    pub fn capabilities(&self) -> ModelCapabilities {
+        ModelCapabilities {
+            tool_calling: self.words.format.tools,
+            reasoning: self.words.format.reasoning != ReasoningFormat::None,
+            text: self.words.tokenizer.is_some(),
+        }
+    }
+
+    /// How it marks reasoning and calls of tools.
+    pub fn response_format(&self) -> &ResponseFormat {
+        &self.words.format
     }
 
     /// Its name.
@@ -385,8 +469,11 @@ impl Model {
     }
 
     /// The plan of the function that runs; `None` for a model whose functions have fixed shapes, which has many.
-    pub fn function(&self) -> Option<&Plan> {
-        self.runnable.plan().map(|p| &**p)
+    ///
+    /// # Errors
+    /// Those of [`Model::load`].
+    pub fn function(&self) -> Result<Option<Arc<Plan>>, Error> {
+        self.runnable.plan()
     }
 
     /// The engine that runs it.
@@ -404,9 +491,14 @@ impl Model {
         self.runnable.context()
     }
 
+    /// Whether a call gives the logits of every token it processes.
+    pub(crate) fn makes_all_logits(&self) -> bool {
+        self.runnable.makes_all_logits()
+    }
+
     /// Entries of the vocabulary, as the logits have them; `usize::MAX` where the program does not say.
     pub fn vocabulary(&self) -> usize {
-        self.runnable.vocabulary(&self.main)
+        self.runnable.vocabulary()
     }
 
     /// Its name and a number that tells its program from others: what saved sessions are of.
@@ -435,21 +527,31 @@ impl Model {
         &self.words.stops
     }
 
-    /// The tokens of a conversation, by the chat template. Without one, the messages' texts joined by line breaks.
+    /// The text of a conversation, by the chat template; and whether the tokenizer shall put its own tokens around it. Without a
+    /// template, the messages' texts joined by line breaks.
+    pub(crate) fn render(
+        &self,
+        messages: &[Message],
+        options: &RenderOptions,
+    ) -> Result<(String, bool), Error> {
+        if let Some(template) = &self.words.template {
+            return Ok((template.render(messages, options)?, false));
+        }
+        let texts: Vec<&str> = messages.iter().map(|m| m.content.as_str()).collect();
+        Ok((texts.join("\n"), true))
+    }
+
+    /// The tokens of a conversation, by the chat template. Without one, of the messages' texts joined by line breaks.
+    ///
+    /// # Errors
+    /// Those of the template and the tokenizer.
     pub fn prompt(
         &self,
         messages: &[Message],
         options: &RenderOptions,
     ) -> Result<Vec<Token>, Error> {
-        match &self.words.template {
-            Some(template) => Ok(self
-                .tokenizer()?
-                .encode(&template.render(messages, options)?, false)?),
-            None => {
-                let texts: Vec<&str> = messages.iter().map(|m| m.content.as_str()).collect();
-                self.plain_prompt(&texts.join("\n"))
-            }
-        }
+        let (text, special) = self.render(messages, options)?;
+        Ok(self.tokenizer()?.encode(&text, special)?)
     }
 
     /// The tokens of a text as it stands, with the tokens the tokenizer puts around a text.
@@ -463,7 +565,7 @@ impl Model {
     /// [`Error::Engine`] where the functions are none of a language model, the caches cannot be as they were asked to be, or
     /// memory is short.
     pub fn engine(&self) -> Result<Box<dyn Engine>, Error> {
-        Ok(self.runnable.engine()?)
+        self.runnable.engine()
     }
 
     /// A new engine over one dynamic function, with its calls and states open to view.
@@ -471,15 +573,15 @@ impl Model {
     /// # Errors
     /// Those of [`Model::engine`]; where the model has functions of fixed shapes.
     pub fn sequential(&self) -> Result<SequentialEngine, Error> {
-        Ok(self.runnable.sequential()?)
+        self.runnable.sequential()
     }
 
     /// A new conversation.
     ///
     /// # Errors
     /// Those of [`Model::engine`].
-    pub fn chat(&self) -> Result<Chat<'_>, Error> {
-        Ok(Chat::new(self, self.engine()?))
+    pub fn session(&self) -> Result<Session, Error> {
+        Ok(Session::new(self.clone(), self.engine()?))
     }
 }
 

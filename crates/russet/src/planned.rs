@@ -136,7 +136,7 @@ impl Lengths {
         let io = Io::of(plan, &[]).ok();
         let fixed = io.as_ref().and_then(|io| io.fixed_query);
         let tokens = fixed.unwrap_or(query.tokens).max(1);
-        let limit = held(plan).unwrap_or(usize::MAX);
+        let limit = held(plan.states().iter().map(|s| (&*s.name, &s.ty))).unwrap_or(usize::MAX);
         let room = limit.checked_sub(tokens);
         let depth = match (query.depth, room) {
             (Some(depth), Some(room)) if depth <= room => depth,

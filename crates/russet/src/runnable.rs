@@ -1,11 +1,11 @@
 //! A program ready to run: its functions planned for the engine that its structure chooses, shared by all engines over it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use russet_graph::exec::{CacheKind, Plan, PlanOptions, Precision};
 use russet_graph::graph::{Block, Graph, Module};
 use russet_graph::ops::Op;
-use russet_graph::types::{DType, Type};
+use russet_graph::types::{DType, TensorType, Type};
 use russet_graph::verify::verify;
 use russet_kernels::threads::Pool;
 
@@ -37,12 +37,16 @@ pub(crate) struct Runnable {
     pub(crate) module: Arc<Module>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) variant: EngineVariant,
-    functions: Functions,
+    main: String,
+    wanted: OpenOptions,
     options: EngineOptions,
+    /// Plans with their packed weights, while they are loaded. Engines keep those that they were made with.
+    functions: Mutex<Option<Functions>>,
 }
 
 impl Runnable {
-    /// Plans a module whose main function is called `main`, which takes at most `context` tokens.
+    /// A module whose main function is called `main`, which takes at most `context` tokens. Its functions are planned now, or when
+    /// they are first needed.
     pub(crate) fn new(
         module: Module,
         main: &str,
@@ -60,48 +64,89 @@ impl Runnable {
         }
         let variant = EngineVariant::select(structure, options.variant)?;
         let pool = Arc::new(Pool::new(options.threads));
-        let functions = match variant {
-            EngineVariant::StaticShape => {
-                let ladder = Ladder::new(&module, options, pool.clone())?;
-                Functions::Static(Arc::new(ladder))
-            }
-            EngineVariant::Sequential | EngineVariant::Pipelined => {
-                let plan = |name: &str| {
-                    let options = plan_options(&module, name, options, &pool);
-                    Plan::build(&module, name, &options).map(Arc::new)
-                };
-                let prefill = names.contains(&PREFILL);
-                Functions::Dynamic {
-                    main: plan(main)?,
-                    prefill: prefill.then(|| plan(PREFILL)).transpose()?,
-                }
-            }
+        let held = match variant {
+            EngineVariant::StaticShape => Ladder::new(&module, options, pool.clone())?.context(),
+            _ => module
+                .graph(main)
+                .and_then(|g| held(states(g)))
+                .unwrap_or(usize::MAX),
         };
-        check_caches(&functions, options)?;
         let mut this = Self {
             module: Arc::new(module),
             pool,
             variant,
-            functions,
+            main: main.into(),
+            wanted: options.clone(),
             options: EngineOptions::new(context),
+            functions: Mutex::new(None),
         };
-        this.set(context, options);
+        this.set(context.min(held), options);
+        if !options.lazy {
+            this.functions()?;
+        }
         Ok(this)
     }
 
-    /// What the caller says of caches and chunks. The context is what the model says, what the caller wants, and what static caches
-    /// hold, whichever is least.
-    fn set(&mut self, context: usize, options: &OpenOptions) {
-        let held = match &self.functions {
-            Functions::Dynamic { main, .. } => held(main).unwrap_or(usize::MAX),
-            Functions::Static(ladder) => ladder.context(),
+    /// The planned functions: those there are, or new ones. Others who ask meanwhile wait for them; an attempt that failed is
+    /// made again.
+    fn functions(&self) -> Result<Functions, Error> {
+        let mut slot = self
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(functions) = &*slot {
+            return Ok(functions.clone());
+        }
+        let functions = self.plan_functions()?;
+        check_caches(&functions, &self.wanted)?;
+        Ok(slot.insert(functions).clone())
+    }
+
+    fn plan_functions(&self) -> Result<Functions, Error> {
+        if self.variant == EngineVariant::StaticShape {
+            let ladder = Ladder::new(&self.module, &self.wanted, self.pool.clone())?;
+            return Ok(Functions::Static(Arc::new(ladder)));
+        }
+        let plan = |name: &str| {
+            let options = plan_options(&self.module, name, &self.wanted, &self.pool);
+            Plan::build(&self.module, name, &options).map(Arc::new)
         };
-        let wanted = options.max_context.unwrap_or(context);
+        let prefill = self.module.functions().any(|g| &*g.name == PREFILL);
+        Ok(Functions::Dynamic {
+            main: plan(&self.main)?,
+            prefill: prefill.then(|| plan(PREFILL)).transpose()?,
+        })
+    }
+
+    /// Plans the functions, unless they are.
+    pub(crate) fn load(&self) -> Result<(), Error> {
+        self.functions().map(drop)
+    }
+
+    /// Whether the functions are planned.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.functions.lock().is_ok_and(|f| f.is_some())
+    }
+
+    /// Lets go of plans and packed weights; they are freed with the last engine over them.
+    pub(crate) fn unload(&self) {
+        *self
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What the caller says of caches and chunks, within the `context` that the model has.
+    fn set(&mut self, context: usize, options: &OpenOptions) {
         let of = &mut self.options;
-        of.max_context = wanted.min(context).min(held);
+        of.max_context = options.max_context.unwrap_or(context).min(context);
         of.kv_cache = options.kv_cache;
         of.kv_capacity = options.kv_capacity;
         of.attention_sinks = options.attention_sinks.unwrap_or(of.attention_sinks);
+        if let Some(threshold) = options.default_chunk_threshold {
+            let size = EngineOptions::CHUNK.min(threshold).max(1);
+            (self.options.chunk, self.options.chunk_threshold) = (size, threshold);
+        }
         self.chunks(options.chunk, options.chunk_threshold);
     }
 
@@ -133,17 +178,33 @@ impl Runnable {
     }
 
     /// The plan of a dynamic model's main function.
-    pub(crate) fn plan(&self) -> Option<&Arc<Plan>> {
-        match &self.functions {
+    pub(crate) fn plan(&self) -> Result<Option<Arc<Plan>>, Error> {
+        Ok(match self.functions()? {
             Functions::Dynamic { main, .. } => Some(main),
             Functions::Static(_) => None,
-        }
+        })
+    }
+
+    /// Whether a call gives the logits of every token it processes.
+    pub(crate) fn makes_all_logits(&self) -> bool {
+        let main = self.module.graph(&self.main);
+        let open = main.and_then(|g| {
+            let name = crate::engine::logits_of(g)?;
+            let ty = g
+                .outputs
+                .iter()
+                .find(|o| *o.name == *name)?
+                .ty
+                .as_tensor()?;
+            Some(ty.rank() == 3 && ty.shape[1].as_const().is_none())
+        });
+        self.wanted.all_logits && open == Some(true)
     }
 
     /// Entries of the vocabulary, as the logits have them.
-    pub(crate) fn vocabulary(&self, main: &str) -> usize {
+    pub(crate) fn vocabulary(&self) -> usize {
         let extends = |g: &&Graph| g.name.starts_with("extend");
-        let graph = self.module.graph(main);
+        let graph = self.module.graph(&self.main);
         let graph = graph.or_else(|| self.module.functions().find(extends));
         let ty = graph.and_then(|g| {
             let name = crate::engine::logits_of(g)?;
@@ -156,20 +217,19 @@ impl Runnable {
     }
 
     /// A new engine with empty caches.
-    pub(crate) fn engine(&self) -> Result<Box<dyn Engine>, EngineError> {
-        let engine: Box<dyn Engine> = match &self.functions {
-            Functions::Dynamic { .. } => Box::new(self.sequential()?),
+    pub(crate) fn engine(&self) -> Result<Box<dyn Engine>, Error> {
+        let engine: Box<dyn Engine> = match self.functions()? {
+            Functions::Dynamic { main, prefill } => Box::new(self.over(main, prefill)?),
+            Functions::Static(_) if self.options.kv_cache == KvCacheStrategy::Growing => {
+                return Err(Error::Engine(EngineError::Strategy {
+                    strategy: "growing",
+                    reason:
+                        "the model's functions fix the length of its caches; use auto or fixed_size"
+                            .into(),
+                }));
+            }
             Functions::Static(ladder) => {
-                if self.options.kv_cache == KvCacheStrategy::Growing {
-                    return Err(EngineError::Strategy {
-                        strategy: "growing",
-                        reason: "the model's functions fix the length of its caches; use auto or fixed_size".into(),
-                    });
-                }
-                Box::new(StaticShapeEngine::new(
-                    ladder.clone(),
-                    self.options.max_context,
-                )?)
+                Box::new(StaticShapeEngine::new(ladder, self.options.max_context)?)
             }
         };
         Ok(match self.options.kv_cache {
@@ -181,18 +241,21 @@ impl Runnable {
     }
 
     /// The engine of a dynamic model itself, without a window.
-    pub(crate) fn sequential(&self) -> Result<SequentialEngine, EngineError> {
-        let Functions::Dynamic { main, prefill } = &self.functions else {
-            return Err(EngineError::VariantMismatch(
+    pub(crate) fn sequential(&self) -> Result<SequentialEngine, Error> {
+        match self.functions()? {
+            Functions::Dynamic { main, prefill } => Ok(self.over(main, prefill)?),
+            Functions::Static(_) => Err(Error::Engine(EngineError::VariantMismatch(
                 "Sequential variant requires dynamic model",
-            ));
-        };
-        SequentialEngine::new(
-            main.clone(),
-            prefill.clone(),
-            self.pool.clone(),
-            self.options.clone(),
-        )
+            ))),
+        }
+    }
+
+    fn over(
+        &self,
+        main: Arc<Plan>,
+        prefill: Option<Arc<Plan>>,
+    ) -> Result<SequentialEngine, EngineError> {
+        SequentialEngine::new(main, prefill, self.pool.clone(), self.options.clone())
     }
 }
 
@@ -220,14 +283,22 @@ fn check_caches(functions: &Functions, options: &OpenOptions) -> Result<(), Engi
     refused("the model has no caches that nothing but attention reads")
 }
 
-/// How many tokens the caches of a plan hold, where it fixes that.
-pub(crate) fn held(plan: &Plan) -> Option<usize> {
-    let caches = plan.states().iter().filter(|s| {
-        let name = s.name.to_ascii_lowercase();
-        s.ty.rank() == 5 && name.contains("cache") && !name.contains("sliding")
+/// How many tokens the caches among some states hold, where their types fix that.
+pub(crate) fn held<'a>(states: impl Iterator<Item = (&'a str, &'a TensorType)>) -> Option<usize> {
+    let caches = states.filter(|(name, ty)| {
+        let name = name.to_ascii_lowercase();
+        ty.rank() == 5 && name.contains("cache") && !name.contains("sliding")
     });
-    let extents = caches.filter_map(|s| s.ty.shape[3].as_const());
+    let extents = caches.filter_map(|(_, ty)| ty.shape[3].as_const());
     extents.filter_map(|n| usize::try_from(n).ok()).min()
+}
+
+/// The states that a function takes.
+fn states(graph: &Graph) -> impl Iterator<Item = (&str, &TensorType)> {
+    graph.inputs.iter().filter_map(|port| match &port.ty {
+        Type::Handle(ty) => Some((&*port.name, ty)),
+        _ => None,
+    })
 }
 
 pub(crate) fn plan_options(

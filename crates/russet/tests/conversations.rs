@@ -213,7 +213,7 @@ fn every_engine_that_may_run_a_model_says_the_same() {
             let mut options = OpenOptions::default();
             options.variant = variant;
             let model = Model::open(&bundle, &options).ok()?;
-            let mut chat = model.chat().expect("a conversation");
+            let mut chat = model.session().expect("a conversation");
             let prompt: Vec<Token> = (20..40).collect();
             let mut options = russet::GenerateOptions::default();
             options.max_tokens = Some(24);
@@ -311,23 +311,23 @@ fn a_saved_session_goes_on_where_it_was() {
         let path = folder.join("saved.safetensors");
         let mut options = russet::GenerateOptions::default();
         options.max_tokens = Some(6);
-        let mut chat = model.chat().expect("a conversation");
+        let mut chat = model.session().expect("a conversation");
         let _ = chat
             .send("hello", &options, &mut |_| ())
             .expect("an answer");
         chat.save(&path).expect("a file");
-        let mut other = model.chat().expect("a conversation");
+        let mut other = model.session().expect("a conversation");
         other.load(&path).expect("a saved conversation");
         assert_eq!(other.messages(), chat.messages());
         assert_eq!(other.engine().history(), chat.engine().history());
-        let say = |chat: &mut russet::Chat<'_>| {
+        let say = |chat: &mut russet::Session| {
             chat.send("and on", &options, &mut |_| ())
                 .expect("an answer")
         };
         let (a, b) = (say(&mut chat), say(&mut other));
         assert_eq!(
-            (a.tokens, a.reused_tokens),
-            (b.tokens, b.reused_tokens),
+            (a.tokens, a.usage.reused_tokens),
+            (b.tokens, b.usage.reused_tokens),
             "{}",
             bundle.display()
         );
@@ -344,7 +344,7 @@ fn sessions_of_other_models_and_damaged_ones_are_refused() {
         open(&talker("llama"), |_| ()),
         open(&talker("qwen2"), |_| ()),
     );
-    let mut chat = llama.chat().expect("a conversation");
+    let mut chat = llama.session().expect("a conversation");
     let mut options = russet::GenerateOptions::default();
     options.max_tokens = Some(3);
     let _ = chat
@@ -352,7 +352,7 @@ fn sessions_of_other_models_and_damaged_ones_are_refused() {
         .expect("an answer");
     chat.save(&path).expect("a file");
     let error = qwen
-        .chat()
+        .session()
         .expect("a conversation")
         .load(&path)
         .expect_err("an error");

@@ -195,7 +195,7 @@ fn templates_that_are_broken_or_endless_are_told() {
 fn prompts_that_are_empty_or_too_long_are_refused() {
     let bundle = Bundle::new();
     let model = bundle.open().unwrap();
-    let mut chat = model.chat().unwrap();
+    let mut chat = model.session().unwrap();
     let options = GenerateOptions::default();
     let empty = chat.answer(&[], &options, &mut |_| ()).unwrap_err();
     assert_says(&empty.to_string(), &["the prompt is empty"]);

@@ -96,8 +96,8 @@ fn products_are_joined_in_the_narrowed_layer_too() {
         let mut options = OpenOptions::default();
         options.all_logits = all_logits;
         let model = Model::open(bundle, &options).expect("a model");
-        let steps = model.function().expect("a plan").steps();
-        steps.filter(|s| s.name == "linears").count()
+        let plan = model.function().expect("a plan").expect("one");
+        plan.steps().filter(|s| s.name == "linears").count()
     };
     let counts: Vec<[usize; 2]> = bundles()
         .iter()
@@ -146,13 +146,8 @@ fn layers_are_planned_as_few_steps() {
         options.all_logits = true;
         let model = Model::open(bundle.expect(name), &options).expect("a model");
         let tables = |name: &&str| *name != "rope_tables";
-        let steps: Vec<&str> = model
-            .function()
-            .expect("a plan")
-            .steps()
-            .map(|s| s.name)
-            .filter(tables)
-            .collect();
+        let plan = model.function().expect("a plan").expect("one");
+        let steps: Vec<&str> = plan.steps().map(|s| s.name).filter(tables).collect();
         let (steps, layer) = (steps.join(" "), format!(" {layer} "));
         assert!(steps.contains(&layer), "{name}: {steps}");
     }

@@ -51,7 +51,7 @@ fn zip(prefix: &str, method: CompressionMethod, alignment: u16) -> Vec<u8> {
 }
 
 fn answer(model: &Model) -> Vec<u32> {
-    let mut chat = model.chat().unwrap();
+    let mut chat = model.session().unwrap();
     let mut options = GenerateOptions::default();
     options.max_tokens = Some(12);
     options.sampling.temperature = 0.0;

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use russet::bench::{BenchOptions, Spread, Trial, bench as measure};
+use russet::bench::{Bench, BenchOptions, Percentiles, Spread, Trial, bench as measure};
 use russet::{Model, OpenOptions};
 use serde::Serialize;
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, cache_note};
 use crate::failure::Failure;
 use crate::locate::locate;
 
@@ -33,6 +33,9 @@ struct Report<'a> {
     median_gen_tps: f64,
     prompt_tps: Spread,
     gen_tps: Spread,
+    token_seconds: Percentiles,
+    /// Whether a compiled model was found; there is no such cache here.
+    cache_hit: bool,
     /// The most memory the process has held, in bytes, where the system tells.
     peak_rss: Option<u64>,
     /// What it holds after the trials, in bytes, without pages of files, which the system can take back.
@@ -53,7 +56,18 @@ struct Opening {
 
 /// Measures how fast a model reads and writes.
 pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
-    let path = locate(&args.model)?;
+    cache_note(args.clear_coreai_cache)
+        .iter()
+        .for_each(|note| eprintln!("note: {note}"));
+    match args.models()[..] {
+        [first, second] => compare(first, second, args),
+        [name, ..] => alone(name, args),
+        [] => Ok(()),
+    }
+}
+
+fn alone(name: &str, args: &BenchArgs) -> Result<(), Failure> {
+    let path = locate(name)?;
     let open = args.engine.options()?;
     let (model, cold) = opened(&path, &open)?;
     let trials = trials(&model, args)?;
@@ -66,7 +80,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let mean = |sum: f64| sum / (trials.len().max(1)) as f64;
     let (prompt_tps, gen_tps) = (Spread::of(prompt()), Spread::of(generation()));
     let report = Report {
-        model: &args.model,
+        model: name,
         prompt_tokens: args.prompt_tokens,
         generation_tokens: args.generation_tokens,
         num_trials: args.num_trials as usize,
@@ -82,10 +96,12 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
         median_gen_tps: gen_tps.median,
         prompt_tps,
         gen_tps,
+        token_seconds: Percentiles::of(trials.iter().flat_map(|t| t.token_seconds.iter().copied())),
+        cache_hit: false,
         peak_rss,
         footprint,
     };
-    write(&report, args)
+    write(&report, table(&report), args)
 }
 
 /// Opens a model and has it process one token.
@@ -107,14 +123,19 @@ fn opened(path: &Path, options: &OpenOptions) -> Result<(Model, Opening), Failur
     Ok((model, opening))
 }
 
-/// The trials that count, each told of on standard error as it ends.
-fn trials(model: &Model, args: &BenchArgs) -> Result<Vec<Trial>, Failure> {
+fn options(args: &BenchArgs) -> BenchOptions {
     let mut options = BenchOptions::default();
     options.prompt = args.prompt_tokens;
     options.generate = args.generation_tokens;
     options.trials = args.num_trials as usize;
     options.depth = args.depth;
     options.seed = args.seed;
+    options
+}
+
+/// The trials that count, each told of on standard error as it ends.
+fn trials(model: &Model, args: &BenchArgs) -> Result<Vec<Trial>, Failure> {
+    let options = options(args);
     let mut count = 0;
     let trials = measure(model, &options, &mut |trial| {
         count += 1;
@@ -126,7 +147,7 @@ fn trials(model: &Model, args: &BenchArgs) -> Result<Vec<Trial>, Failure> {
     Ok(trials)
 }
 
-fn write(report: &Report<'_>, args: &BenchArgs) -> Result<(), Failure> {
+fn write(report: &impl Serialize, table: String, args: &BenchArgs) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(report).unwrap_or_default();
     if let Some(file) = &args.output_json {
         fs::write(file, &json).map_err(|source| Failure::Stream {
@@ -134,7 +155,7 @@ fn write(report: &Report<'_>, args: &BenchArgs) -> Result<(), Failure> {
             source,
         })?;
     }
-    let text = if args.json { json } else { table(report) };
+    let text = if args.json { json } else { table };
     writeln!(io::stdout(), "{text}").map_err(Failure::write)
 }
 
@@ -147,6 +168,7 @@ fn table(r: &Report<'_>) -> String {
     format!(
         "prompt      {}median of {}; {} tokens behind {})\n\
          generation  {}{} tokens)\n\
+         a token     {:>9.2} ms        (half of them; nine in ten {:.2}, all but one in a hundred {:.2} ms)\n\
          opening     {:>9.3} s         (to the first token; {:.3} s again)\n\
          memory      {:>9}           (peak; {} held after the trials; {} threads, {} precision)",
         speed(r.prompt_tps),
@@ -155,6 +177,9 @@ fn table(r: &Report<'_>) -> String {
         r.depth,
         speed(r.gen_tps),
         r.generation_tokens,
+        r.token_seconds.p50 * 1e3,
+        r.token_seconds.p90 * 1e3,
+        r.token_seconds.p99 * 1e3,
         r.cold.first_token_seconds,
         r.warm_opening.first_token_seconds,
         mib(r.peak_rss),
@@ -162,6 +187,74 @@ fn table(r: &Report<'_>) -> String {
         r.threads,
         r.precision,
     )
+}
+
+/// Two models, trial by trial in turn, so that what else the machine does meets both.
+#[derive(Serialize)]
+struct Pair<'a> {
+    models: [&'a str; 2],
+    prompt_tokens: usize,
+    generation_tokens: usize,
+    depth: usize,
+    num_trials: usize,
+    prompt_tps: [Spread; 2],
+    gen_tps: [Spread; 2],
+    /// How many times as fast the second is, trial by trial.
+    prompt_ratio: Spread,
+    gen_ratio: Spread,
+}
+
+fn compare(first: &str, second: &str, args: &BenchArgs) -> Result<(), Failure> {
+    let open = args.engine.options()?;
+    let models = [
+        opened(&locate(first)?, &open)?.0,
+        opened(&locate(second)?, &open)?.0,
+    ];
+    let options = options(args);
+    let mut benches = [
+        Bench::new(&models[0], &options)?,
+        Bench::new(&models[1], &options)?,
+    ];
+    let mut trials: [Vec<Trial>; 2] = Default::default();
+    for round in 0..=options.trials {
+        for (bench, trials) in benches.iter_mut().zip(&mut trials) {
+            let trial = bench.trial()?;
+            if round > 0 {
+                trials.push(trial);
+            }
+        }
+        eprintln!("trial {round} of {}", options.trials);
+    }
+    let of = |speed: fn(&Trial) -> f64| {
+        let ratios = trials[1].iter().zip(&trials[0]);
+        let ratios = Spread::of(ratios.map(|(b, a)| speed(b) / speed(a).max(f64::MIN_POSITIVE)));
+        (
+            [0, 1].map(|i| Spread::of(trials[i].iter().map(speed))),
+            ratios,
+        )
+    };
+    let ((prompt_tps, prompt_ratio), (gen_tps, gen_ratio)) =
+        (of(|t| t.prompt_tps), of(|t| t.gen_tps));
+    let pair = Pair {
+        models: [first, second],
+        prompt_tokens: options.prompt,
+        generation_tokens: options.generate,
+        depth: options.depth,
+        num_trials: options.trials,
+        prompt_tps,
+        gen_tps,
+        prompt_ratio,
+        gen_ratio,
+    };
+    let line = |what: &str, tps: [Spread; 2], ratio: Spread| {
+        format!(
+            "{what:<11} {:>9.1} and {:>9.1} tokens/s, the second {:.3} times as fast ({:.3} to {:.3})",
+            tps[0].median, tps[1].median, ratio.median, ratio.min, ratio.max
+        )
+    };
+    let table =
+        line("prompt", prompt_tps, prompt_ratio) + "\n" + &line("generation", gen_tps, gen_ratio);
+    write(&pair, table, args)
 }
 
 /// A size of this process from `/proc`, in bytes; `None` on systems without it.

@@ -3,12 +3,11 @@
 use std::io::{self, BufRead, IsTerminal, Lines, StdinLock};
 use std::path::Path;
 
-use russet::{Chat, GenerateOptions, StopReason};
+use russet::{GenerateOptions, Session, StopReason};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-use super::run::introduce;
-use super::talk;
+use super::talk::{self, Named, introduce};
 use crate::args::ChatArgs;
 use crate::failure::{Failure, chain};
 use crate::interrupt;
@@ -23,14 +22,14 @@ const HELP: &str = "\
 Ctrl-C interrupts an answer. Anything else is said to the model.";
 
 /// Talks until the input ends.
-pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
-    let model = talk::open(&args.model, &args.talk)?;
+pub(crate) fn chat(args: &ChatArgs, strategies: &Named) -> Result<(), Failure> {
+    let model = talk::open(&args.model, &args.talk, &args.talk.engine.options()?)?;
     let mut talk = Conversation {
         chat: talk::begin(&model, &args.talk)?,
-        options: talk::options(&args.talk),
+        options: talk::options(&args.talk, &model, strategies)?,
         system: args.talk.system.clone(),
         session: args.talk.session.as_deref(),
-        verbose: args.talk.verbose,
+        verbose: args.talk.is_verbose(),
     };
     interrupt::listen(talk.chat.cancel_flag());
     introduce(&mut talk.chat, talk.system.as_deref());
@@ -45,7 +44,7 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
 
 /// The conversation and how it is held.
 struct Conversation<'a> {
-    chat: Chat<'a>,
+    chat: Session,
     options: GenerateOptions,
     system: Option<String>,
     session: Option<&'a Path>,
@@ -91,8 +90,8 @@ impl Conversation<'_> {
 
     fn say(&mut self, line: &str) -> Result<(), Failure> {
         let options = &self.options;
-        let reply = talk::stream(&mut self.chat, |chat, on_text| {
-            chat.send(line, options, on_text)
+        let reply = talk::stream(&mut self.chat, |chat, on_event| {
+            chat.respond(line, options, on_event)
         })?;
         match reply.reason {
             StopReason::Cancelled => eprintln!("(interrupted)"),

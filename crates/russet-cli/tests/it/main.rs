@@ -3,7 +3,9 @@
 mod audit;
 mod bench;
 mod call;
+mod eval;
 mod inspect;
 mod retarget;
+mod run;
 mod session;
 mod tools;

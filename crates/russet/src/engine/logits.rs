@@ -77,9 +77,16 @@ impl<'a> Logits<'a> {
 
     /// All of them.
     pub fn to_vec(&self) -> Vec<f32> {
-        let mut all = Vec::with_capacity(self.len());
-        self.blocks(|_, part| all.extend_from_slice(part));
+        let mut all = Vec::new();
+        self.copy_to(&mut all);
         all
+    }
+
+    /// All of them, in place of what `row` holds.
+    pub fn copy_to(&self, row: &mut Vec<f32>) {
+        row.clear();
+        row.reserve(self.len());
+        self.blocks(|_, part| row.extend_from_slice(part));
     }
 
     /// The largest number; minus infinity for an empty row, and where all are NaN.

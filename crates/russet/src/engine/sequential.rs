@@ -42,12 +42,15 @@ pub struct EngineOptions {
 }
 
 impl EngineOptions {
+    /// Tokens of a prompt that are processed at once where nothing is said.
+    pub const CHUNK: usize = 512;
+
     /// Chunks of 512 tokens for prompts longer than 1024 (contract F 1.5).
     pub fn new(max_context: usize) -> Self {
         Self {
             max_context,
-            chunk: 512,
-            chunk_threshold: 1024,
+            chunk: Self::CHUNK,
+            chunk_threshold: 2 * Self::CHUNK,
             kv_cache: KvCacheStrategy::Auto,
             kv_capacity: None,
             attention_sinks: 4,

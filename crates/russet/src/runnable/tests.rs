@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::bundle::{DirectorySource, LanguageBundle};
 use crate::engine::{Rewinding, Token};
 use crate::open::open_module;
 
@@ -63,7 +64,7 @@ fn a_second_function_fills_the_states_of_a_prompt() {
         );
         let Functions::Dynamic {
             prefill: Some(_), ..
-        } = &filled.functions
+        } = filled.functions().unwrap()
         else {
             panic!("{name} has no second function");
         };
@@ -137,7 +138,7 @@ fn functions_of_fixed_numbers_of_tokens_are_fed_so() {
             .map(|(a, b)| (a - b).abs())
             .fold(0.0, f32::max);
         assert!(worst < 0.01, "{name}: {worst}");
-        assert_eq!(engine.logits().len(), free.vocabulary("main"));
+        assert_eq!(engine.logits().len(), free.vocabulary());
     }
 }
 
@@ -237,4 +238,72 @@ fn inputs_of_other_names_are_taken_by_position() {
     let mut engine = runnable.sequential().unwrap();
     assert_eq!(engine.io().by_position, ["a", "b"]);
     engine.feed(&[5, 6, 7], NEVER).unwrap();
+}
+
+#[test]
+fn a_lazy_model_is_planned_when_it_is_needed_and_let_go_when_it_is_not() {
+    let mut options = OpenOptions::default();
+    options.lazy = true;
+    let runnable = Runnable::new(module("llama"), "main", 64, &options).unwrap();
+    let eager = self::runnable(module("llama")).unwrap();
+    assert!(!runnable.is_loaded() && eager.is_loaded());
+    assert_eq!(runnable.vocabulary(), eager.vocabulary());
+    let mut engine = runnable.engine().unwrap();
+    assert!(runnable.is_loaded());
+    runnable.unload();
+    assert!(!runnable.is_loaded());
+    engine.feed(&[1, 2, 3], NEVER).unwrap();
+    let mut again = runnable.engine().unwrap();
+    again.feed(&[1, 2, 3], NEVER).unwrap();
+    assert_eq!(engine.logits().argmax(), again.logits().argmax());
+    // Many at once get one load.
+    runnable.unload();
+    let plans: Vec<_> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| runnable.plan().unwrap().unwrap()))
+            .collect();
+        all.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    assert!(plans.iter().all(|p| Arc::ptr_eq(p, &plans[0])));
+}
+
+#[test]
+fn a_load_that_fails_is_tried_again() {
+    let mut options = OpenOptions::default();
+    options.lazy = true;
+    options.kv_cache_kind = CacheKind::Int8;
+    options.precision = Precision::Exact;
+    let runnable = Runnable::new(module("llama"), "main", 64, &options).unwrap();
+    for _ in 0..2 {
+        assert!(
+            runnable
+                .load()
+                .unwrap_err()
+                .to_string()
+                .contains("exact precision")
+        );
+        assert!(!runnable.is_loaded());
+    }
+}
+
+#[test]
+fn chunks_are_what_the_caller_the_bundle_or_the_environment_says_in_this_order() {
+    let chunks = |caller: (Option<usize>, Option<usize>), bundle: Option<usize>, environment| {
+        let mut options = OpenOptions::default();
+        (options.chunk, options.chunk_threshold) = caller;
+        options.default_chunk_threshold = environment;
+        let mut runnable = Runnable::new(module("llama"), "main", 512, &options).unwrap();
+        let folder = DirectorySource::new(asset("llama").parent().unwrap());
+        let mut language = LanguageBundle::read(&folder).unwrap().language;
+        language.prefill_chunk_size = bundle;
+        runnable.configure(&language, &options);
+        (runnable.options.chunk, runnable.options.chunk_threshold)
+    };
+    let nobody = (None, None);
+    assert_eq!(chunks(nobody, None, None), (512, 1024));
+    assert_eq!(chunks(nobody, None, Some(100)), (100, 100));
+    assert_eq!(chunks(nobody, None, Some(4000)), (512, 4000));
+    assert_eq!(chunks(nobody, Some(64), Some(100)), (64, 128));
+    assert_eq!(chunks((Some(32), None), Some(64), Some(100)), (32, 64));
+    assert_eq!(chunks((None, Some(7)), Some(64), None), (512, 7));
 }

@@ -1,15 +1,30 @@
 //! The sampler: one token from a row of logits, on the CPU (contract B §9, F 1.5).
 //!
-//! Order: temperature, min-p, top-p, top-k, softmax, draw. Each filter works on the distribution the one before left. A seed
-//! fixes all draws: [`SplitMix64`] gives one number for each draw, and greedy sampling draws none.
+//! Order: penalties, biases, temperature, min-p, top-p, top-k, softmax, draw; or the order of other runtimes
+//! ([`FilterOrder`]). Each filter works on the distribution the one before left. A seed fixes all draws: [`SplitMix64`] gives one
+//! number for each draw, and greedy sampling draws none. Where nothing changes single logits, they are read where the model left
+//! them.
 
+mod penalties;
 mod rng;
 
 use std::cmp::Ordering;
 
+pub use penalties::Penalties;
 pub use rng::SplitMix64;
 
-use crate::engine::Logits;
+use crate::engine::{Logits, Token};
+use penalties::Occurrences;
+
+/// In which order filters narrow the choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilterOrder {
+    /// Temperature, min-p, top-p, top-k (contract B §9.1).
+    #[default]
+    TemperatureFirst,
+    /// Top-k, top-p, min-p, temperature, as in llama.cpp: filters look at the model's own distribution.
+    TopKFirst,
+}
 
 /// How to sample. [`Sampling::default`] is greedy.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +39,12 @@ pub struct Sampling {
     pub min_p: Option<f64>,
     /// Makes draws repeatable; without it every sampler draws differently.
     pub seed: Option<u64>,
+    /// In which order filters work.
+    pub order: FilterOrder,
+    /// What makes tokens less likely that have occurred.
+    pub penalties: Penalties,
+    /// Added to the logits of tokens; minus infinity bans one.
+    pub logit_bias: Vec<(Token, f32)>,
 }
 
 /// A number outside its range.
@@ -67,15 +88,63 @@ impl Sampling {
                 return fail(name, v.to_string(), "above 0 and at most 1");
             }
         }
-        Ok(())
+        if let Some((token, bias)) = self
+            .logit_bias
+            .iter()
+            .find(|(_, b)| b.is_nan() || *b == f32::INFINITY)
+        {
+            let value = format!("{bias} for token {token}");
+            return fail(
+                "logit bias",
+                value,
+                "a number, or minus infinity to ban a token",
+            );
+        }
+        self.penalties.check()
+    }
+
+    /// What is given up or makes no difference, for somebody who wrote the numbers down (contract B §9.1).
+    pub fn warnings(&self) -> Vec<&'static str> {
+        let filters = self.top_k.is_some() || self.top_p.is_some() || self.min_p.is_some();
+        let all = [
+            (
+                self.temperature == 0.0 && filters,
+                "at temperature 0 the likeliest token is taken; top-k, top-p and min-p do nothing",
+            ),
+            (
+                self.temperature > 0.0 && self.top_k == Some(1),
+                "top-k of 1 takes the likeliest token at any temperature",
+            ),
+            (self.top_p == Some(1.0), "top-p of 1 keeps every token"),
+            (
+                self.min_p == Some(1.0),
+                "min-p of 1 keeps the likeliest token only",
+            ),
+            (
+                self.top_p.is_some() && self.min_p.is_some(),
+                "top-p and min-p together: each narrows what the other left",
+            ),
+        ];
+        all.into_iter()
+            .filter(|(is, _)| *is)
+            .map(|(_, what)| what)
+            .collect()
+    }
+
+    /// Whether single logits are changed before the filters.
+    fn changes_logits(&self) -> bool {
+        !(self.penalties.is_none() && self.logit_bias.is_empty())
     }
 
     /// The same sampling without filters that do nothing: top-k of 1 is greedy, greedy needs no filters, top-p of 1 is none.
     pub fn normalized(&self) -> Self {
         if self.temperature == 0.0 || self.top_k == Some(1) {
             return Self {
-                seed: self.seed,
-                ..Self::default()
+                temperature: 0.0,
+                top_k: None,
+                top_p: None,
+                min_p: None,
+                ..self.clone()
             };
         }
         Self {
@@ -85,7 +154,7 @@ impl Sampling {
     }
 }
 
-/// How far a token's scaled logit is from the largest, later its weight `exp` of that; and the token.
+/// A token's weight, which is 1 for the likeliest; and the token.
 type Candidate = (f32, u32);
 
 /// Draws tokens. Keeps its memory between draws: after the first, none allocates.
@@ -93,6 +162,8 @@ type Candidate = (f32, u32);
 pub struct Sampler {
     sampling: Sampling,
     rng: SplitMix64,
+    occurred: Occurrences,
+    row: Vec<f32>,
     candidates: Vec<Candidate>,
 }
 
@@ -109,13 +180,48 @@ impl Sampler {
         Ok(Self {
             sampling: sampling.normalized(),
             rng,
+            occurred: Occurrences::default(),
+            row: Vec::new(),
             candidates: Vec::new(),
         })
     }
 
+    /// Starts an answer: penalties count the prompt's tokens, and nothing of an earlier answer.
+    pub fn begin(&mut self, prompt: &[Token]) {
+        self.occurred.begin(&self.sampling.penalties, prompt);
+    }
+
+    /// Tells of a token of the answer, for penalties.
+    pub fn accept(&mut self, token: Token) {
+        self.occurred.add(&self.sampling.penalties, token);
+    }
+
     /// One token. Ties go to the first; NaN and minus infinity are never drawn; where nothing is left, token 0.
-    pub fn sample<'a>(&mut self, logits: impl Into<Logits<'a>>) -> u32 {
+    pub fn sample<'a>(&mut self, logits: impl Into<Logits<'a>>) -> Token {
         let logits = logits.into();
+        if !self.sampling.changes_logits() {
+            return self.choose(logits);
+        }
+        let mut row = std::mem::take(&mut self.row);
+        logits.copy_to(&mut row);
+        self.adjust(&mut row);
+        let token = self.choose(Logits::F32(&row));
+        self.row = row;
+        token
+    }
+
+    /// Penalties and biases.
+    pub fn adjust(&self, logits: &mut [f32]) {
+        self.occurred.penalize(&self.sampling.penalties, logits);
+        for (token, bias) in &self.sampling.logit_bias {
+            if let Some(logit) = logits.get_mut(*token as usize) {
+                *logit += bias;
+            }
+        }
+    }
+
+    /// One token of logits as they are, without penalties and biases.
+    pub fn choose(&mut self, logits: Logits<'_>) -> Token {
         if self.sampling.temperature == 0.0 {
             return logits.argmax();
         }
@@ -123,27 +229,35 @@ impl Sampler {
         if !max.is_finite() {
             return logits.argmax();
         }
-        self.collect(logits, max);
-        for c in &mut self.candidates {
-            c.0 = c.0.exp();
-        }
-        if let Some(p) = self.sampling.top_p {
-            keep_mass(&mut self.candidates, p);
-        }
-        if let Some(k) = self.sampling.top_k.filter(|k| *k < self.candidates.len()) {
-            self.candidates.select_nth_unstable_by(k - 1, likelier);
-            self.candidates.truncate(k);
+        match self.sampling.order {
+            FilterOrder::TemperatureFirst => {
+                let floor = self
+                    .sampling
+                    .min_p
+                    .map_or(f32::NEG_INFINITY, |p| p.ln() as f32);
+                self.collect(logits, max, self.sampling.temperature as f32, floor);
+                self.keep_mass();
+                self.keep_top_k();
+            }
+            FilterOrder::TopKFirst => {
+                self.collect(logits, max, 1.0, f32::NEG_INFINITY);
+                self.keep_top_k();
+                self.keep_mass();
+                let floor = self.sampling.min_p.unwrap_or(0.0) as f32;
+                self.candidates.retain(|c| c.0 >= floor);
+                let power = 1.0 / (self.sampling.temperature as f32).max(f32::MIN_POSITIVE);
+                self.candidates
+                    .iter_mut()
+                    .for_each(|c| c.0 = c.0.powf(power));
+            }
         }
         self.draw()
     }
 
-    /// Temperature and min-p. Differences to the largest are divided, so that no temperature, however small, makes a NaN.
-    fn collect(&mut self, logits: Logits<'_>, max: f32) {
-        let temperature = (self.sampling.temperature as f32).max(f32::MIN_POSITIVE);
-        let floor = self
-            .sampling
-            .min_p
-            .map_or(f32::NEG_INFINITY, |p| p.ln() as f32);
+    /// Weights of the tokens whose logit, as a distance to the largest divided by the temperature, is `floor` or more. Distances
+    /// are divided, so that no temperature, however small, makes a NaN.
+    fn collect(&mut self, logits: Logits<'_>, max: f32, temperature: f32, floor: f32) {
+        let temperature = temperature.max(f32::MIN_POSITIVE);
         let candidates = &mut self.candidates;
         candidates.clear();
         candidates.reserve(logits.len());
@@ -151,11 +265,27 @@ impl Sampler {
             let scaled = part.iter().zip(first..);
             let scaled = scaled.map(|(l, id)| ((l - max) / temperature, id));
             // NaN is not above anything, and minus infinity is not above itself.
-            candidates.extend(scaled.filter(|c| c.0 >= floor && c.0 > f32::NEG_INFINITY));
+            let kept = scaled.filter(|c| c.0 >= floor && c.0 > f32::NEG_INFINITY);
+            candidates.extend(kept.map(|(distance, id)| (distance.exp(), id)));
         });
     }
 
-    fn draw(&mut self) -> u32 {
+    /// Top-p.
+    fn keep_mass(&mut self) {
+        if let Some(p) = self.sampling.top_p {
+            keep_mass(&mut self.candidates, p);
+        }
+    }
+
+    /// Top-k.
+    fn keep_top_k(&mut self) {
+        if let Some(k) = self.sampling.top_k.filter(|k| *k < self.candidates.len()) {
+            self.candidates.select_nth_unstable_by(k - 1, likelier);
+            self.candidates.truncate(k);
+        }
+    }
+
+    fn draw(&mut self) -> Token {
         let total: f64 = self.candidates.iter().map(|c| f64::from(c.0)).sum();
         let mut left = self.rng.unit() * total;
         let mut last = 0;

@@ -239,3 +239,189 @@ fn the_generator_is_the_published_one() {
         ]
     );
 }
+
+/// Draws until the counts can be told from those of another distribution (chi-square, beyond a chance of one in 10⁹).
+fn fits(sampling: &Sampling, logits: &[f32], expected: &[f64]) {
+    const DRAWS: usize = 1_000_000;
+    let counts = draws(sampling, logits, DRAWS);
+    let mut chi = 0.0;
+    let mut free = -1.0;
+    for (count, p) in counts.iter().zip(expected) {
+        if *p == 0.0 {
+            assert_eq!(*count, 0, "{sampling:?} {counts:?}");
+            continue;
+        }
+        let wanted = p * DRAWS as f64;
+        chi += (*count as f64 - wanted).powi(2) / wanted;
+        free += 1.0;
+    }
+    // Wilson and Hilferty: the cube root is nearly normal.
+    let free = f64::max(free, 1.0);
+    let z = ((chi / free).cbrt() - (1.0 - 2.0 / (9.0 * free))) / (2.0 / (9.0 * free)).sqrt();
+    assert!(
+        z < 6.0,
+        "{sampling:?}: {counts:?} against {expected:?}, z {z}"
+    );
+}
+
+/// The distribution by its definition, with every token sorted at every filter.
+fn defined(sampling: &Sampling, logits: &[f32]) -> Vec<f64> {
+    let mut p: Vec<f64> = logits.iter().map(|l| f64::from(*l).exp()).collect();
+    let temper = |p: &mut Vec<f64>| {
+        p.iter_mut()
+            .for_each(|x| *x = x.powf(1.0 / sampling.temperature))
+    };
+    let min_p = |p: &mut Vec<f64>| {
+        let floor = sampling.min_p.unwrap_or(0.0) * p.iter().copied().fold(0.0, f64::max);
+        p.iter_mut()
+            .filter(|x| **x < floor * (1.0 - 1e-6))
+            .for_each(|x| *x = 0.0);
+    };
+    let order = |p: &[f64]| {
+        let mut order: Vec<usize> = (0..p.len()).collect();
+        order.sort_by(|a, b| p[*b].total_cmp(&p[*a]).then(a.cmp(b)));
+        order
+    };
+    let top_p = |p: &mut Vec<f64>| {
+        let wanted = sampling.top_p.unwrap_or(1.0) * p.iter().sum::<f64>();
+        let mut mass = 0.0;
+        for id in order(p) {
+            let done = mass >= wanted * (1.0 - 1e-6);
+            mass += p[id];
+            if done {
+                p[id] = 0.0;
+            }
+        }
+    };
+    let top_k = |p: &mut Vec<f64>| {
+        for id in order(p)
+            .into_iter()
+            .skip(sampling.top_k.unwrap_or(usize::MAX))
+        {
+            p[id] = 0.0;
+        }
+    };
+    match sampling.order {
+        FilterOrder::TemperatureFirst => {
+            temper(&mut p);
+            min_p(&mut p);
+            top_p(&mut p);
+            top_k(&mut p);
+        }
+        FilterOrder::TopKFirst => {
+            top_k(&mut p);
+            top_p(&mut p);
+            min_p(&mut p);
+            temper(&mut p);
+        }
+    }
+    let sum: f64 = p.iter().sum();
+    p.iter().map(|x| x / sum).collect()
+}
+
+#[test]
+fn the_distribution_is_the_defined_one_for_every_filter_and_all_together() {
+    let logits = [
+        1.1,
+        0.9,
+        0.3,
+        f32::NEG_INFINITY,
+        -0.4,
+        0.9,
+        -1.7,
+        2.0,
+        -3.1,
+        0.0,
+    ];
+    std::thread::scope(|scope| {
+        for order in [FilterOrder::TemperatureFirst, FilterOrder::TopKFirst] {
+            scope.spawn(move || {
+                for filters in 0..8_u32 {
+                    let on = |bit: u32| filters & (1 << bit) != 0;
+                    let sampling = Sampling {
+                        temperature: if on(0) { 0.6 } else { 1.7 },
+                        top_k: on(0).then_some(6),
+                        top_p: on(1).then_some(0.83),
+                        min_p: on(2).then_some(0.11),
+                        order,
+                        ..Sampling::default()
+                    };
+                    fits(&sampling, &logits, &defined(&sampling, &logits));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn penalties_change_what_occurred() {
+    let mut sampling = Sampling::default();
+    sampling.penalties.repetition = 2.0;
+    sampling.penalties.frequency = 0.5;
+    sampling.penalties.presence = 0.25;
+    let adjusted = |sampling: &Sampling, prompt: &[Token], answer: &[Token]| {
+        let mut sampler = Sampler::new(sampling).unwrap();
+        sampler.begin(&[0, 0, 0]);
+        sampler.begin(prompt);
+        answer.iter().for_each(|t| sampler.accept(*t));
+        let mut row = [4.0, -4.0, 0.0, 1.0];
+        sampler.adjust(&mut row);
+        row
+    };
+    assert_eq!(
+        adjusted(&sampling, &[0, 0], &[1, 99]),
+        [0.75, -8.75, 0.0, 1.0]
+    );
+    sampling.penalties.prompt = false;
+    assert_eq!(adjusted(&sampling, &[0, 0], &[1]), [4.0, -8.75, 0.0, 1.0]);
+    sampling.penalties.window = Some(2);
+    assert_eq!(
+        adjusted(&sampling, &[], &[0, 0, 1, 2]),
+        [4.0, -8.75, -0.75, 1.0]
+    );
+    sampling.penalties.prompt = true;
+    assert_eq!(
+        adjusted(&sampling, &[0, 0, 1], &[2]),
+        [4.0, -8.75, -0.75, 1.0]
+    );
+}
+
+#[test]
+fn biases_and_penalties_count_at_temperature_0_too() {
+    let mut sampling = Sampling {
+        top_k: Some(1),
+        temperature: 1.0,
+        ..Sampling::default()
+    };
+    sampling.logit_bias = vec![(1, f32::NEG_INFINITY), (0, 0.5), (77, 1.0)];
+    let mut sampler = Sampler::new(&sampling).unwrap();
+    assert_eq!(sampler.sample(&[1.0, 3.0, 1.25][..]), 0);
+    sampling.penalties.repetition = 1.5;
+    let mut sampler = Sampler::new(&sampling).unwrap();
+    sampler.accept(0);
+    assert_eq!(sampler.sample(&[1.0, 3.0, 1.25][..]), 2);
+}
+
+#[test]
+fn numbers_out_of_range_are_named() {
+    let error = |change: fn(&mut Sampling)| {
+        let mut sampling = Sampling::default();
+        change(&mut sampling);
+        sampling.check().unwrap_err().to_string()
+    };
+    let all = [
+        error(|s| s.penalties.repetition = 0.5),
+        error(|s| s.penalties.frequency = f64::NAN),
+        error(|s| s.penalties.presence = -2.5),
+        error(|s| s.penalties.window = Some(0)),
+        error(|s| s.logit_bias = vec![(3, f32::NAN)]),
+    ];
+    let expected = [
+        "repetition penalty is 0.5, it must be 1 or more",
+        "frequency penalty is NaN, it must be from -2 to 2",
+        "presence penalty is -2.5, it must be from -2 to 2",
+        "repetition penalty window is 0, it must be 1 or more",
+        "logit bias is NaN for token 3, it must be a number, or minus infinity to ban a token",
+    ];
+    assert_eq!(all, expected);
+}

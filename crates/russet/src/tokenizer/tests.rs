@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use russet_formats::gguf::{GgufTokenizer, TokenKind};
+use serde_json::{Map, Value, json};
 
 use super::*;
 
@@ -13,6 +14,49 @@ pub(crate) fn tiny() -> Tokenizer {
         "/../../fixtures/lm/qwen3-4bit/tokenizer/tokenizer.json"
     );
     Tokenizer::from_json(&std::fs::read(path).expect("a committed fixture")).expect("a tokenizer")
+}
+
+/// A tokenizer in the manner of Llama 2: 256 byte tokens, words that begin with `▁`, a decoder that strips the first space.
+pub(crate) fn fallback() -> Tokenizer {
+    let bytes = (0..256).map(|b| format!("<0x{b:02X}>"));
+    let words = ["<s>", "▁", "▁a", "a", "b", "h", "n", "m", "e"]
+        .into_iter()
+        .map(str::to_owned);
+    let vocab: Map<String, Value> = bytes
+        .chain(words)
+        .zip(0u32..)
+        .map(|(t, id)| (t, id.into()))
+        .collect();
+    let special = json!({"id": 256, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+                         "normalized": false, "special": true});
+    let file = json!({
+        "version": "1.0", "added_tokens": [special], "pre_tokenizer": null, "post_processor": null,
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+        "model": {"type": "BPE", "unk_token": null, "fuse_unk": true, "byte_fallback": true, "vocab": vocab, "merges": [["▁", "a"]]},
+    });
+    Tokenizer::from_json(file.to_string().as_bytes()).unwrap()
+}
+
+/// A tokenizer in the manner of T5: single characters, of which `▁` is the space, chosen by a unigram model.
+pub(crate) fn metaspace() -> Tokenizer {
+    let characters = ('!'..='~').chain(['▁', '\n', 'é', '🦀']);
+    let characters = characters.map(|c| json!([c.to_string(), -3.0]));
+    let vocab: Vec<Value> = [json!(["<unk>", 0.0])]
+        .into_iter()
+        .chain(characters)
+        .collect();
+    let space =
+        json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never", "split": false});
+    let file = json!({
+        "version": "1.0", "added_tokens": [], "normalizer": null, "post_processor": null,
+        "pre_tokenizer": space, "decoder": space,
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": vocab, "byte_fallback": false},
+    });
+    Tokenizer::from_json(file.to_string().as_bytes()).unwrap()
 }
 
 #[test]
@@ -167,8 +211,7 @@ fn truncation_from_training_is_dropped() {
         env!("CARGO_MANIFEST_DIR"),
         "/../../fixtures/lm/qwen3-4bit/tokenizer/tokenizer.json"
     );
-    let mut file: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let mut file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     file["truncation"] = serde_json::json!({"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0});
     let t = Tokenizer::from_json(file.to_string().as_bytes()).unwrap();
     assert_eq!(

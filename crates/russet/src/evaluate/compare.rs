@@ -1,0 +1,116 @@
+//! Two models over the same tokens: how far the second's distributions are from the first's.
+
+use serde::Serialize;
+
+use super::{EvaluationError, Perplexity, Scorer};
+use crate::choose::{log_probability, log_sum_exp};
+use crate::engine::Token;
+
+/// How far one model is from another, place by place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Places compared.
+    pub places: usize,
+    /// The mean divergence of Kullback and Leibler of the second from the first, in nats.
+    pub mean_divergence: f64,
+    /// The largest.
+    pub worst_divergence: f64,
+    /// The place of the largest, as a token's position.
+    pub worst_place: usize,
+    /// The share of places where both have the same likeliest token.
+    pub same_top: f64,
+    /// The mean cosine of the logits.
+    pub mean_cosine: f64,
+    /// What each thinks of the tokens.
+    pub perplexity: [f64; 2],
+}
+
+/// Compares two models over tokens in pieces of `window`; `on_progress` hears how many are done.
+///
+/// # Errors
+/// [`EvaluationError::OtherVocabulary`] where the rows differ in length; those of the engines.
+pub fn compare(
+    first: &mut Scorer,
+    second: &mut Scorer,
+    tokens: &[Token],
+    window: usize,
+    on_progress: &mut dyn FnMut(usize),
+) -> Result<Comparison, EvaluationError> {
+    if first.vocabulary() != second.vocabulary() {
+        return Err(EvaluationError::OtherVocabulary(
+            first.vocabulary(),
+            second.vocabulary(),
+        ));
+    }
+    let window = window.min(first.limit()).min(second.limit()).max(2);
+    let mut sums = Sums::default();
+    let mut done = 0;
+    for piece in tokens.chunks(window).filter(|p| p.len() > 1) {
+        let mut rows: Vec<Vec<f32>> = Vec::with_capacity(piece.len());
+        first.score(piece, 1, &mut |_, logits| rows.push(logits.to_vec()))?;
+        let mut rows = rows.into_iter().enumerate();
+        let mut other = Vec::new();
+        second.score(piece, 1, &mut |token, logits| {
+            logits.copy_to(&mut other);
+            if let Some((i, row)) = rows.next() {
+                sums.add(&row, &other, token, done + i + 1);
+            }
+        })?;
+        done += piece.len();
+        on_progress(done);
+    }
+    if sums.of.places == 0 {
+        return Err(EvaluationError::TooShort(tokens.len()));
+    }
+    Ok(sums.mean())
+}
+
+#[derive(Default)]
+struct Sums {
+    of: Comparison,
+    losses: [Perplexity; 2],
+}
+
+impl Sums {
+    fn add(&mut self, a: &[f32], b: &[f32], token: Token, place: usize) {
+        let (sum_a, sum_b) = (log_sum_exp(a), log_sum_exp(b));
+        let (mut divergence, mut dot, mut squares) = (0.0, 0.0, [0.0; 2]);
+        for (x, y) in a.iter().zip(b) {
+            let (p, q) = (log_probability(*x, sum_a), log_probability(*y, sum_b));
+            if p > f64::NEG_INFINITY {
+                divergence += p.exp() * (p - q);
+            }
+            let (x, y) = (f64::from(*x), f64::from(*y));
+            if x.is_finite() && y.is_finite() {
+                dot += x * y;
+                squares[0] += x * x;
+                squares[1] += y * y;
+            }
+        }
+        let of = &mut self.of;
+        of.places += 1;
+        of.mean_divergence += divergence;
+        of.mean_cosine += dot / (squares[0] * squares[1]).sqrt().max(f64::MIN_POSITIVE);
+        if divergence > of.worst_divergence {
+            (of.worst_divergence, of.worst_place) = (divergence, place);
+        }
+        let top = |row: &[f32]| crate::Logits::F32(row).argmax();
+        of.same_top += f64::from(u8::from(top(a) == top(b)));
+        for (loss, (row, sum)) in self.losses.iter_mut().zip([(a, sum_a), (b, sum_b)]) {
+            let logit = row.get(token as usize).copied().unwrap_or(f32::NAN);
+            loss.tokens += 1;
+            loss.log_probability += log_probability(logit, sum);
+        }
+    }
+
+    fn mean(self) -> Comparison {
+        let places = self.of.places as f64;
+        Comparison {
+            mean_divergence: self.of.mean_divergence / places,
+            mean_cosine: self.of.mean_cosine / places,
+            same_top: self.of.same_top / places,
+            perplexity: self.losses.map(|l| l.perplexity()),
+            ..self.of
+        }
+    }
+}
