@@ -27,7 +27,9 @@ mod compile;
 mod constraint;
 mod ebnf;
 mod error;
+mod guide;
 mod matcher;
+mod partial;
 mod schema;
 mod stream;
 mod vocabulary;
@@ -35,7 +37,9 @@ mod vocabulary;
 pub use compile::Grammar;
 pub use constraint::{Constraint, JsonOptions, ToolCalls};
 pub use error::GrammarError;
+pub(crate) use guide::Guide;
 pub use matcher::{Jump, Mask, Matcher};
+pub use partial::unfinished_json;
 pub use vocabulary::Vocabulary;
 
 /// The numbers of the bits that are set in a word, from the lowest.
