@@ -1,5 +1,6 @@
 //! The command line.
 
+mod constraint;
 mod eval;
 mod run;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use russet::{EngineError, EngineVariant, OpenOptions};
 
+pub(crate) use constraint::ConstraintArgs;
 pub(crate) use eval::{
     ChoicesArgs, CompareArgs, ContinuationArgs, EvalCommand, PerplexityArgs, TextArgs,
 };

@@ -66,36 +66,70 @@ impl Chooser {
         }
     }
 
-    /// The next token: the one that is forced, or the one that is chosen.
+    /// The next token: the one that is forced, or one that is chosen, of those that a mask allows (a bit for each, a word for 32).
     pub(crate) fn next(
         &mut self,
         logits: Logits<'_>,
         forced: Option<Token>,
+        mask: Option<&[u32]>,
     ) -> Result<(Token, Option<TokenLogits>), Error> {
-        let token = match (forced, self.strategy.is_some()) {
+        let token = match (forced, self.strategy.is_some() || mask.is_some()) {
             (Some(token), _) => within(token, logits.len())?,
             (None, false) => self.sampler.sample(logits),
-            (None, true) => self.with_strategy(logits)?,
+            (None, true) => self.of_row(logits, mask)?,
         };
+        self.accept(token);
+        Ok((token, recorded(logits, token, self.record)))
+    }
+
+    /// Takes a token that was not chosen here.
+    pub(crate) fn accept(&mut self, token: Token) {
         self.sampler.accept(token);
         if let Some(strategy) = &mut self.strategy {
             strategy.accept(token);
         }
-        Ok((token, recorded(logits, token, self.record)))
     }
 
-    fn with_strategy(&mut self, logits: Logits<'_>) -> Result<Token, Error> {
+    /// Chooses from a copy of the logits, after penalties, mask and strategy.
+    fn of_row(&mut self, logits: Logits<'_>, mask: Option<&[u32]>) -> Result<Token, Error> {
         logits.copy_to(&mut self.row);
         self.sampler.adjust(&mut self.row);
+        forbid(&mut self.row, mask);
         let Some(strategy) = &mut self.strategy else {
             return Ok(self.sampler.choose(Logits::F32(&self.row)));
         };
         strategy.adjust(&mut self.row);
-        match strategy.pick(&self.row) {
+        forbid(&mut self.row, mask);
+        let allowed = |t: &Token| mask.is_none_or(|m| is_allowed(m, *t));
+        match strategy.pick(&self.row).filter(allowed) {
             Some(token) => within(token, self.row.len()),
             None => Ok(self.sampler.choose(Logits::F32(&self.row))),
         }
     }
+}
+
+/// Makes the logits of tokens that a mask does not allow minus infinity.
+fn forbid(row: &mut [f32], mask: Option<&[u32]>) {
+    let Some(mask) = mask else { return };
+    for (part, word) in row.chunks_mut(32).zip(mask.iter().chain(std::iter::repeat(&0))) {
+        match *word {
+            u32::MAX => {}
+            0 => part.fill(f32::NEG_INFINITY),
+            word => {
+                let forbidden = |(bit, logit): (usize, &mut f32)| {
+                    if word & (1 << bit) == 0 {
+                        *logit = f32::NEG_INFINITY;
+                    }
+                };
+                part.iter_mut().enumerate().for_each(forbidden);
+            }
+        }
+    }
+}
+
+fn is_allowed(mask: &[u32], token: Token) -> bool {
+    let word = mask.get(token as usize / 32);
+    word.is_some_and(|w| w & (1 << (token % 32)) != 0)
 }
 
 /// A token that came from outside.

@@ -8,6 +8,7 @@ use std::thread;
 use crate::choose::{Chooser, Record, TokenLogits};
 use crate::detokenize::Detokenizer;
 use crate::engine::{Engine, EngineError, Rewinding, Token};
+use crate::grammar::{Grammar, Guide};
 use crate::open::Error;
 use crate::response::StopSequences;
 use crate::sample::Sampling;
@@ -32,6 +33,8 @@ pub struct GenerateOptions {
     pub forced: Vec<Token>,
     /// Which logits to keep of every token.
     pub record: Record,
+    /// What the answer must look like ([`Model::grammar`](crate::Model::grammar)); it ends where nothing may follow.
+    pub constraint: Option<Grammar>,
     /// Special tokens that are part of the text all the same.
     pub visible_tokens: Vec<Token>,
     /// Model and text take turns, also where the model could be ahead: to see what each takes.
@@ -48,6 +51,7 @@ impl Default for GenerateOptions {
             stop_sequences: Vec::new(),
             forced: Vec::new(),
             record: Record::None,
+            constraint: None,
             visible_tokens: Vec::new(),
             in_turns: false,
         }
@@ -66,6 +70,8 @@ pub enum StopReason {
     MaxTokens,
     /// The context is full.
     ContextFull,
+    /// The constraint allows nothing more: the answer is whole.
+    Complete,
     /// Somebody asked for it.
     Cancelled,
 }
@@ -171,9 +177,10 @@ struct Steps<'a> {
     stops: &'a [Token],
     options: &'a GenerateOptions,
     cancelled: &'a (dyn Fn() -> bool + Sync),
-    /// Tokens made, and the last of them where the engine does not hold it yet.
+    guide: Option<Guide>,
+    /// Tokens made, and the last of them where the engine does not hold them yet.
     made: usize,
-    last: Option<Token>,
+    unfed: Vec<Token>,
 }
 
 impl<'a> Steps<'a> {
@@ -186,14 +193,18 @@ impl<'a> Steps<'a> {
         let strategy = options.strategy.as_ref().map(Strategies::make);
         let mut chooser = Chooser::new(&options.sampling, strategy, options.record)?;
         chooser.begin(engine.history());
+        // Logits of tokens that are not sampled would be missing.
+        let jumps = options.record == Record::None && options.forced.is_empty();
+        let guide = options.constraint.as_ref().map(|g| Guide::new(g, jumps));
         Ok(Self {
             engine,
             chooser,
             stops,
             options,
             cancelled,
+            guide,
             made: 0,
-            last: None,
+            unfed: Vec::new(),
         })
     }
 
@@ -205,21 +216,51 @@ impl<'a> Steps<'a> {
         if (self.cancelled)() {
             return Ok(Err(StopReason::Cancelled));
         }
-        if let Some(last) = self.last.take() {
-            match self.engine.feed(&[last], &|| false) {
-                Err(EngineError::ContextFull { .. }) => return Ok(Err(StopReason::ContextFull)),
-                other => other?,
-            };
+        if let Some(token) = self.guide.as_mut().and_then(Guide::certain) {
+            self.chooser.accept(token);
+            return Ok(Ok(self.made((token, None))));
         }
+        let left = self.options.max_tokens.map(|most| most - self.made);
+        if !self.feed(left)? {
+            return Ok(Err(StopReason::ContextFull));
+        }
+        let mask = match self.guide.as_ref().map(Guide::mask) {
+            Some(None) => return Ok(Err(StopReason::Complete)),
+            Some(mask) => mask,
+            None => None,
+        };
         let forced = self.options.forced.get(self.made).copied();
-        let step = self.chooser.next(self.engine.logits(), forced)?;
+        let step = self.chooser.next(self.engine.logits(), forced, mask)?;
         let ends = |t: &Token| self.stops.contains(t) || self.options.stop_tokens.contains(t);
         if forced.is_none() && ends(&step.0) {
             return Ok(Err(StopReason::Stop(step.0)));
         }
+        if let Some(guide) = &mut self.guide {
+            guide.accept(step.0)?;
+        }
+        Ok(Ok(self.made(step)))
+    }
+
+    fn made(&mut self, step: Step) -> Step {
         self.made += 1;
-        self.last = Some(step.0);
-        Ok(Ok(step))
+        self.unfed.push(step.0);
+        step
+    }
+
+    /// Gives the engine what it does not hold, while the mask of the next token is made; `false` where the context is full.
+    fn feed(&mut self, left: Option<usize>) -> Result<bool, Error> {
+        let (engine, unfed) = (&mut *self.engine, std::mem::take(&mut self.unfed));
+        let mut feed = || match unfed.is_empty() {
+            true => Ok(true),
+            false => match engine.feed(&unfed, &|| false) {
+                Err(EngineError::ContextFull { .. }) => Ok(false),
+                other => other.map(|_| true).map_err(Error::from),
+            },
+        };
+        match &mut self.guide {
+            None => feed(),
+            Some(guide) => guide.prepare_during(left, feed),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub mod detokenize;
 pub mod engine;
 pub mod evaluate;
 mod generate;
+pub mod grammar;
 mod open;
 mod planned;
 mod replace;

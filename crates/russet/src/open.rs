@@ -27,6 +27,7 @@ use crate::coreml;
 use crate::engine::{
     AnemllEngine, Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Token,
 };
+use crate::grammar::{Constraint, Grammar, GrammarError, Vocabulary};
 use crate::response::{ReasoningFormat, ResponseFormat};
 use crate::runnable::{Runnable, digest};
 use crate::sample::SamplingError;
@@ -121,6 +122,9 @@ pub enum Error {
     /// A sampling number.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
+    /// A constraint of what is generated.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
     /// A file of tensors: a saved session.
     #[error(transparent)]
     Tensors(#[from] TensorFileError),
@@ -264,6 +268,8 @@ struct Words {
     template: Option<ChatTemplate>,
     stops: Vec<Token>,
     format: ResponseFormat,
+    /// The tokens as grammars see them, made when the first is asked for.
+    vocabulary: OnceLock<Arc<Vocabulary>>,
 }
 
 impl Words {
@@ -581,6 +587,27 @@ impl Model {
                 self.name
             ))
         })
+    }
+
+    /// Compiles a constraint for what is generated, for [`GenerateOptions::constraint`](crate::GenerateOptions::constraint); the
+    /// same one a second time is there already.
+    ///
+    /// # Errors
+    /// [`GrammarError`] with the place in the schema or grammar; [`Error::Missing`] without a tokenizer.
+    pub fn grammar(&self, constraint: &Constraint) -> Result<Grammar, Error> {
+        Ok(Grammar::new(self.grammar_vocabulary()?, constraint)?)
+    }
+
+    fn grammar_vocabulary(&self) -> Result<&Arc<Vocabulary>, Error> {
+        if let Some(made) = self.words.vocabulary.get() {
+            return Ok(made);
+        }
+        let tokenizer = self.tokenizer()?;
+        // A program that does not say how many logits it gives has one for each token.
+        let tokens = tokenizer.largest_id() as usize + 1;
+        let logits = Some(self.vocabulary()).filter(|n| *n != usize::MAX);
+        let made = Vocabulary::new(tokenizer, self.stop_tokens(), logits.unwrap_or(tokens))?;
+        Ok(self.words.vocabulary.get_or_init(|| made))
     }
 
     /// The chat template, where there is one.

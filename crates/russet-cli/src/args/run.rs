@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
 
-use super::EngineArgs;
+use super::{ConstraintArgs, EngineArgs};
 
 /// Headings of the help.
 const PROMPT: &str = "Prompt";
@@ -127,6 +127,8 @@ pub(crate) struct TalkArgs {
     pub(crate) stop_tokens: Vec<String>,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+    #[command(flatten)]
+    pub(crate) constraint: ConstraintArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
     /// Goes on with the conversation of this file where it is there, and keeps it there

@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod call;
 pub(crate) mod chat;
+mod constraint;
 pub(crate) mod eval;
 pub(crate) mod inspect;
 pub(crate) mod pull;

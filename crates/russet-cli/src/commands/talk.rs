@@ -10,6 +10,7 @@ use russet::{
     Session, StopReason, Strategies, Token,
 };
 
+use super::constraint::constraint;
 use crate::args::{OrderArg, OverflowArg, SamplingArgs, TalkArgs};
 use crate::failure::Failure;
 use crate::locate::locate;
@@ -87,6 +88,8 @@ pub(super) fn options(
         GREEDY | BY_NUMBERS => None,
         name => Some(named(strategies, name)?),
     };
+    let constraint = constraint(&args.constraint)?;
+    options.constraint = constraint.map(|c| model.grammar(&c)).transpose()?;
     Ok(options)
 }
 
@@ -256,6 +259,7 @@ pub(super) fn figures(reply: &Reply) {
         StopReason::Sequence(text) => format!("stop sequence {text:?}"),
         StopReason::MaxTokens => "as many tokens as asked for".into(),
         StopReason::ContextFull => "the context is full".into(),
+        StopReason::Complete => "the constraint allows nothing more".into(),
         StopReason::Cancelled => "interrupted".into(),
         other => format!("{other:?}"),
     };

@@ -8,6 +8,7 @@ mod saved;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod typed;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -56,6 +56,11 @@ impl Tokenizer {
         Self { inner, special }
     }
 
+    /// What it is made of.
+    pub(crate) fn inner(&self) -> &tokenizers::Tokenizer {
+        &self.inner
+    }
+
     /// Text to tokens; with `special`, the tokens that the tokenizer puts around a text are added. Special tokens written in
     /// the text are recognised.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {

@@ -1,0 +1,324 @@
+//! Following a constraint token by token (contract B §7.3): a mask of what may come, the token that came, and the way back.
+
+use std::sync::Arc;
+
+use llguidance::Matcher as Parser;
+use llguidance::api::StopReason;
+
+use super::compile::Compiled;
+use super::error::GrammarError;
+use super::stream::Stream;
+use super::vocabulary::Vocabulary;
+
+/// Bytes of text in an error.
+const SHOWN: usize = 60;
+
+/// What a mask says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mask {
+    /// The words say which tokens may come.
+    Constrained,
+    /// Every token may come; the words are all ones.
+    Anything,
+    /// The text is whole and nothing may follow: stop, without sampling. The words are zeros.
+    Finished,
+}
+
+/// Text that must come, whatever the model says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Jump {
+    /// The text, as far as it is whole characters.
+    pub text: String,
+    /// The tokens that the model would have made of it, without a last one that could still become a longer one; possibly
+    /// fewer than the text, even none.
+    pub tokens: Vec<u32>,
+}
+
+/// How far one answer has come in its constraint.
+pub struct Matcher {
+    vocabulary: Arc<Vocabulary>,
+    compiled: Arc<Compiled>,
+    parser: Parser,
+    stream: Option<Stream>,
+    tokens: Vec<u32>,
+    text: Vec<u8>,
+    /// An end token has been accepted, which the parser has not been told.
+    ended: bool,
+    /// Tokens of the shortest end found last, and where.
+    pub(super) closing: Option<usize>,
+}
+
+impl std::fmt::Debug for Matcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Matcher")
+            .field("tokens", &self.tokens.len())
+            .field("after", &self.after())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Matcher {
+    pub(super) fn new(vocabulary: Arc<Vocabulary>, compiled: Arc<Compiled>) -> Self {
+        let parser = compiled.parser.deep_clone();
+        let stream = compiled.checks.clone().map(Stream::new);
+        Self {
+            vocabulary,
+            compiled,
+            parser,
+            stream,
+            tokens: Vec::new(),
+            text: Vec::new(),
+            ended: false,
+            closing: None,
+        }
+    }
+
+    /// Whether the text is whole and nothing may follow, or an end token came.
+    pub fn is_finished(&self) -> bool {
+        self.ended || (self.parser.is_stopped() && self.parser.stop_reason().is_ok())
+    }
+
+    /// Whether the text so far is a whole one.
+    pub fn can_finish(&mut self) -> bool {
+        if self.is_finished() {
+            return true;
+        }
+        let parser = self.parser.is_accepting().unwrap_or(false);
+        parser && self.stream.as_mut().is_none_or(Stream::may_end)
+    }
+
+    /// Tokens accepted.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// The vocabulary.
+    pub fn vocabulary(&self) -> &Arc<Vocabulary> {
+        &self.vocabulary
+    }
+
+    /// Writes which tokens may come next: bit `i % 32` of word `i / 32` for token `i`. End tokens are among them only where the
+    /// text is whole.
+    ///
+    /// # Errors
+    /// [`GrammarError::DeadEnd`] where nothing may come and the text is not whole, [`GrammarError::Limit`] where finding out
+    /// takes too long, [`GrammarError::MaskLength`] unless there are [`Vocabulary::mask_words`] words.
+    pub fn fill_mask(&mut self, mask: &mut [u32]) -> Result<Mask, GrammarError> {
+        let needed = self.vocabulary.mask_words();
+        if mask.len() != needed {
+            let given = mask.len();
+            return Err(GrammarError::MaskLength { given, needed });
+        }
+        if self.is_finished() {
+            mask.fill(0);
+            return Ok(Mask::Finished);
+        }
+        let allowed = match self.parser.compute_mask() {
+            Ok(allowed) => allowed,
+            Err(_) => return Err(self.failure()),
+        };
+        let words = allowed.as_slice();
+        for (to, from) in mask
+            .iter_mut()
+            .zip(words.iter().chain(std::iter::repeat(&0)))
+        {
+            *to = *from;
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.filter(mask, &self.vocabulary);
+            if stream.is_lone() {
+                self.filter_last(mask);
+            }
+        }
+        self.verdict(mask)
+    }
+
+    /// Takes from a mask the tokens after which the text is a number or a word that nothing can follow and a check forbids.
+    fn filter_last(&mut self, mask: &mut [u32]) {
+        for token in super::bits(mask).collect::<Vec<_>>() {
+            let bytes = self.vocabulary.env.trie.token(token);
+            let wrong = self
+                .stream
+                .as_mut()
+                .is_some_and(|s| !s.may_end_after(bytes));
+            if !wrong
+                || self.vocabulary.ends.contains(&token)
+                || self.parser.consume_token(token).is_err()
+            {
+                continue;
+            }
+            let last = self.parser.is_stopped();
+            if last && let Some(word) = mask.get_mut(token as usize / 32) {
+                *word &= !(1 << (token % 32));
+            }
+            if self.parser.rollback(1).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn verdict(&self, mask: &mut [u32]) -> Result<Mask, GrammarError> {
+        let width = self.vocabulary.width();
+        let tail = width % 32;
+        if let (Some(last), true) = (mask.last_mut(), tail != 0) {
+            *last &= (1u32 << tail) - 1;
+        }
+        let allowed: usize = mask.iter().map(|w| w.count_ones() as usize).sum();
+        match allowed {
+            0 => Err(GrammarError::DeadEnd {
+                after: self.after(),
+            }),
+            n if n == width => Ok(Mask::Anything),
+            _ => Ok(Mask::Constrained),
+        }
+    }
+
+    /// Takes a token. `true` where the text is then whole and nothing may follow.
+    ///
+    /// # Errors
+    /// [`GrammarError::Rejected`] where it is not allowed, [`GrammarError::Limit`]; the matcher is as before.
+    pub fn accept(&mut self, token: u32) -> Result<bool, GrammarError> {
+        let rejected = |this: &Self| GrammarError::Rejected {
+            token,
+            after: this.after(),
+        };
+        if self.is_finished() || token as usize >= self.vocabulary.width() {
+            return Err(rejected(self));
+        }
+        if self.vocabulary.ends.contains(&token) && self.can_finish() {
+            self.tokens.push(token);
+            self.ended = true;
+            return Ok(true);
+        }
+        match self.parser.validate_tokens(&[token]) {
+            Ok(1) => {}
+            Ok(_) => return Err(rejected(self)),
+            Err(_) => return Err(self.failure()),
+        }
+        let bytes = self.vocabulary.env.trie.token(token);
+        if self.stream.as_mut().is_some_and(|s| !s.push(bytes)) {
+            return Err(rejected(self));
+        }
+        if self.parser.consume_token(token).is_err() {
+            return Err(self.failure());
+        }
+        let whole = |s: &mut Stream| s.may_end();
+        if self.is_finished() && !self.stream.as_mut().is_none_or(whole) {
+            return self.take_back(token);
+        }
+        self.text.extend_from_slice(bytes);
+        self.tokens.push(token);
+        Ok(self.is_finished())
+    }
+
+    /// Undoes a token that a check forbids after all.
+    fn take_back(&mut self, token: u32) -> Result<bool, GrammarError> {
+        if let Some(stream) = &mut self.stream {
+            stream.truncate(self.text.len());
+        }
+        if self.parser.rollback(1).is_err() {
+            self.replay()?;
+        }
+        Err(GrammarError::Rejected {
+            token,
+            after: self.after(),
+        })
+    }
+
+    /// Takes back the last `count` tokens, as many as there are.
+    ///
+    /// # Errors
+    /// [`GrammarError::Rollback`] where there are fewer; the matcher is as before.
+    pub fn rollback(&mut self, count: usize) -> Result<(), GrammarError> {
+        let held = self.tokens.len();
+        if count > held {
+            return Err(GrammarError::Rollback {
+                wanted: count,
+                held,
+            });
+        }
+        let mut count = count;
+        if self.ended && count > 0 {
+            self.ended = false;
+            self.tokens.pop();
+            count -= 1;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        self.tokens.truncate(self.tokens.len() - count);
+        let bytes: usize = self.tokens.iter().map(|t| self.length(*t)).sum();
+        self.text.truncate(bytes);
+        if let Some(stream) = &mut self.stream {
+            stream.truncate(bytes);
+        }
+        if self.parser.is_error() || self.parser.rollback(count).is_err() {
+            return self.replay();
+        }
+        Ok(())
+    }
+
+    fn length(&self, token: u32) -> usize {
+        self.vocabulary.env.trie.token(token).len()
+    }
+
+    /// A parser that has stopped for good begins again with what was accepted.
+    fn replay(&mut self) -> Result<(), GrammarError> {
+        self.parser = self.compiled.parser.deep_clone();
+        match self.parser.consume_tokens(&self.tokens) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.failure()),
+        }
+    }
+
+    /// Forgets every token.
+    pub fn reset(&mut self) {
+        self.parser = self.compiled.parser.deep_clone();
+        self.stream = self.compiled.checks.clone().map(Stream::new);
+        self.tokens.clear();
+        self.text.clear();
+        self.ended = false;
+        self.closing = None;
+    }
+
+    /// What must come next, if anything must. The tokens may be accepted one by one and fed to the model together, unsampled.
+    pub fn jump_forward(&mut self) -> Jump {
+        if self.is_finished() {
+            return Jump::default();
+        }
+        let mut tokens = self.parser.compute_ff_tokens();
+        let mut text = self.parser.compute_ff_bytes();
+        if let Some(stream) = &mut self.stream {
+            text.truncate(stream.prefix(&text));
+            tokens.truncate(stream.whole_tokens(&tokens, &self.vocabulary));
+        }
+        let whole = std::str::from_utf8(&text).map_or_else(|e| e.valid_up_to(), str::len);
+        text.truncate(whole);
+        Jump {
+            text: String::from_utf8(text).unwrap_or_default(),
+            tokens,
+        }
+    }
+
+    /// The end of the text so far, for people.
+    pub(super) fn after(&self) -> String {
+        let from = self.text.len().saturating_sub(SHOWN);
+        let tail = self.text.get(from..).unwrap_or(&[]);
+        String::from_utf8_lossy(tail).into_owned()
+    }
+
+    /// Why the parser gave up.
+    fn failure(&self) -> GrammarError {
+        let error = self.parser.get_error().unwrap_or_default();
+        let first = error.lines().next().unwrap_or("").to_owned();
+        match self.parser.stop_reason() {
+            _ if first.contains("NoExtension") || first.is_empty() => GrammarError::DeadEnd {
+                after: self.after(),
+            },
+            StopReason::NoExtension | StopReason::NoExtensionBias => GrammarError::DeadEnd {
+                after: self.after(),
+            },
+            _ => GrammarError::Limit(first),
+        }
+    }
+}
