@@ -111,7 +111,10 @@ impl Chooser {
 /// Makes the logits of tokens that a mask does not allow minus infinity.
 fn forbid(row: &mut [f32], mask: Option<&[u32]>) {
     let Some(mask) = mask else { return };
-    for (part, word) in row.chunks_mut(32).zip(mask.iter().chain(std::iter::repeat(&0))) {
+    for (part, word) in row
+        .chunks_mut(32)
+        .zip(mask.iter().chain(std::iter::repeat(&0)))
+    {
         match *word {
             u32::MAX => {}
             0 => part.fill(f32::NEG_INFINITY),

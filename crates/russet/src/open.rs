@@ -249,6 +249,8 @@ pub struct ModelCapabilities {
     pub reasoning: bool,
     /// It has a tokenizer; without one it takes and gives tokens only.
     pub text: bool,
+    /// Answers can be held to a grammar: whatever engine runs it, where it has a tokenizer.
+    pub guided_generation: bool,
 }
 
 /// A model ready to run: planned once, shared by all conversations over it. A clone is the same model.
@@ -517,6 +519,7 @@ impl Model {
             tool_calling: self.words.format.tools,
             reasoning: self.words.format.reasoning != ReasoningFormat::None,
             text: self.words.tokenizer.is_some(),
+            guided_generation: self.words.tokenizer.is_some(),
         }
     }
 

@@ -19,9 +19,11 @@ fn model(variant: EngineVariant) -> Model {
 }
 
 fn person() -> Constraint {
-    Constraint::json_schema(json!({"type": "object", "additionalProperties": false, "required": ["first_name", "age"], "properties": {
+    Constraint::json_schema(
+        json!({"type": "object", "additionalProperties": false, "required": ["first_name", "age"], "properties": {
         "first_name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 150},
-        "colour": {"enum": ["red", "green"]}}}))
+        "colour": {"enum": ["red", "green"]}}}),
+    )
 }
 
 fn options(model: &Model, constraint: &Constraint, seed: u64) -> GenerateOptions {
@@ -38,19 +40,26 @@ fn options(model: &Model, constraint: &Constraint, seed: u64) -> GenerateOptions
 
 fn answer(model: &Model, options: &GenerateOptions) -> Reply {
     let mut session = model.session().expect("a session");
-    session.send("Who is it?", options, &mut |_| ()).expect("an answer")
+    session
+        .send("Who is it?", options, &mut |_| ())
+        .expect("an answer")
 }
 
 fn is_person(text: &str) -> bool {
     let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text:?}"));
     let age = value["age"].as_u64().is_some_and(|a| a <= 150);
-    let name = value["first_name"].as_str().is_some_and(|n| n.chars().count() <= 12);
+    let name = value["first_name"]
+        .as_str()
+        .is_some_and(|n| n.chars().count() <= 12);
     age && name && value.as_object().is_some_and(|o| o.len() <= 3)
 }
 
 #[test]
 fn both_ways_of_taking_turns_give_the_same_valid_answers() {
-    let (sequential, pipelined) = (model(EngineVariant::Sequential), model(EngineVariant::Pipelined));
+    let (sequential, pipelined) = (
+        model(EngineVariant::Sequential),
+        model(EngineVariant::Pipelined),
+    );
     for seed in 0..24 {
         let one = answer(&sequential, &options(&sequential, &person(), seed));
         let other = answer(&pipelined, &options(&pipelined, &person(), seed));
@@ -81,7 +90,9 @@ fn functions_of_fixed_shapes_are_guided_too() {
     open.threads = 2;
     let model = Model::open(static_bundle(), &open).expect("a model");
     for seed in 0..4 {
-        assert!(is_person(&answer(&model, &options(&model, &person(), seed)).text));
+        assert!(is_person(
+            &answer(&model, &options(&model, &person(), seed)).text
+        ));
     }
 }
 
@@ -96,7 +107,11 @@ fn the_answer_ends_where_nothing_may_follow() {
     for seed in 0..8 {
         let reply = answer(&model, &options(&model, &regex, seed));
         let letters = reply.text.chars().all(|c| "ab".contains(c));
-        assert!(letters && (3..=5).contains(&reply.text.len()), "{:?}", reply.text);
+        assert!(
+            letters && (3..=5).contains(&reply.text.len()),
+            "{:?}",
+            reply.text
+        );
     }
 }
 
@@ -108,7 +123,11 @@ fn an_answer_at_its_limit_is_whole() {
             let mut options = options(&model, &person(), seed);
             options.max_tokens = Some(most);
             let reply = answer(&model, &options);
-            assert!(reply.tokens.len() <= most && is_person(&reply.text), "{most}: {:?}", reply.text);
+            assert!(
+                reply.tokens.len() <= most && is_person(&reply.text),
+                "{most}: {:?}",
+                reply.text
+            );
         }
     }
 }
@@ -129,22 +148,42 @@ impl Strategy for Stubborn {
 #[test]
 fn neither_strategies_nor_biases_leave_the_constraint() {
     let model = model(EngineVariant::Sequential);
-    let x = model.tokenizer().expect("a tokenizer").id("x").expect("a letter");
+    let x = model
+        .tokenizer()
+        .expect("a tokenizer")
+        .id("x")
+        .expect("a letter");
     let mut options = options(&model, &Constraint::regex("[0-9]{6}"), 1);
     options.strategy = Some(Strategies::new(move || Stubborn(x)));
     options.sampling.logit_bias.push((x, 100.0));
     let reply = answer(&model, &options);
     assert_eq!(reply.text.len(), 6);
-    assert!(reply.text.bytes().all(|b| b.is_ascii_digit()), "{}", reply.text);
+    assert!(
+        reply.text.bytes().all(|b| b.is_ascii_digit()),
+        "{}",
+        reply.text
+    );
 }
 
 #[test]
 fn what_is_held_of_one_answer_serves_the_next() {
     let model = model(EngineVariant::Pipelined);
     let mut session = model.session().expect("a session");
-    session.send("Who is it?", &options(&model, &person(), 1), &mut |_| ()).expect("an answer");
-    let next = session.send("And who is that?", &options(&model, &person(), 2), &mut |_| ()).expect("an answer");
-    assert!(next.usage.reused_tokens > next.usage.prompt_tokens / 3, "{:?}", next.usage);
+    session
+        .send("Who is it?", &options(&model, &person(), 1), &mut |_| ())
+        .expect("an answer");
+    let next = session
+        .send(
+            "And who is that?",
+            &options(&model, &person(), 2),
+            &mut |_| (),
+        )
+        .expect("an answer");
+    assert!(
+        next.usage.reused_tokens > next.usage.prompt_tokens / 3,
+        "{:?}",
+        next.usage
+    );
     assert!(is_person(&next.text));
 }
 
@@ -181,7 +220,9 @@ fn what_is_wrong_with_a_constraint_is_known_before_any_token() {
     let model = model(EngineVariant::Sequential);
     let constraint = Constraint::json_schema(json!({"properties": {"a": {"$ref": "#/nowhere"}}}));
     match model.grammar(&constraint) {
-        Err(Error::Grammar(GrammarError::Schema { pointer, keyword, .. })) => {
+        Err(Error::Grammar(GrammarError::Schema {
+            pointer, keyword, ..
+        })) => {
             assert_eq!((&*pointer, &*keyword), ("/properties/a", "$ref"));
         }
         other => panic!("{other:?}"),

@@ -26,12 +26,15 @@ pub(super) fn constraint(args: &ConstraintArgs) -> Result<Option<Constraint>, Fa
 fn body(args: &ConstraintArgs) -> Result<Option<Constraint>, Failure> {
     let grammar = |e| Failure::from(Error::from(e));
     if let Some(schema) = &args.json_schema {
-        let text = if schema.trim_start().starts_with(['{', 't', 'f']) && fs::metadata(schema).is_err() {
-            schema.clone()
-        } else {
-            read(schema.as_ref())?
-        };
-        return Constraint::json_schema_text(&text).map(Some).map_err(grammar);
+        let text =
+            if schema.trim_start().starts_with(['{', 't', 'f']) && fs::metadata(schema).is_err() {
+                schema.clone()
+            } else {
+                read(schema.as_ref())?
+            };
+        return Constraint::json_schema_text(&text)
+            .map(Some)
+            .map_err(grammar);
     }
     if args.json {
         return Ok(Some(Constraint::json_object()));

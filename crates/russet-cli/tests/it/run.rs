@@ -231,7 +231,11 @@ fn flags_without_effect_say_so_and_the_answer_is_the_same() {
             "{notes}"
         );
     }
-    assert!(answer(&["--warmup", "off", "--verbose-level", "0"]) == plain);
+    assert_eq!(answer(&["--warmup", "off", "--verbose-level", "0"]), plain);
+    assert_eq!(
+        answer(&["--chunk-size", "4", "--chunk-threshold", "5"]),
+        plain
+    );
     let loud = said(
         &[&[
             "run",

@@ -21,7 +21,9 @@ pub fn unfinished_json(text: &str) -> Option<Value> {
     let mut closed = text.get(..end)?.to_owned();
     if in_value {
         // A broken escape at the end is no character yet.
-        let tail = closed.rfind('\\').filter(|at| scan.escaped || closed.len() - at < 12 && closed.get(at + 1..at + 2) == Some("u"));
+        let tail = closed.rfind('\\').filter(|at| {
+            scan.escaped || closed.len() - at < 12 && closed.get(at + 1..at + 2) == Some("u")
+        });
         let mut tries = [None, tail].into_iter();
         return tries.find_map(|cut| {
             let mut text = closed.clone();
@@ -115,7 +117,10 @@ mod tests {
             ("{\"a\": [1, \"x", Some(json!({"a": [1, "x"]}))),
             ("{\"a\": \"x\\", Some(json!({"a": "x"}))),
             ("{\"a\": \"x\\u00e", Some(json!({"a": "x"}))),
-            ("{\"a\": {\"b\": null}, \"c", Some(json!({"a": {"b": null}}))),
+            (
+                "{\"a\": {\"b\": null}, \"c",
+                Some(json!({"a": {"b": null}})),
+            ),
             ("[true, fal", Some(json!([true]))),
             ("tru", None),
             ("", None),

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::*;
 use crate::engine::{EngineError, EngineVariant};
+use crate::grammar::Constraint;
 use crate::open::OpenOptions;
 use crate::strategy::{Strategies, Strategy};
 
@@ -384,10 +385,40 @@ fn silent_failure_4_stop_tokens_are_obeyed() {
     for variant in [EngineVariant::Sequential, EngineVariant::Pipelined] {
         let model = model(|o| o.variant = Some(variant));
         let mut options = script(&model, &["ab+cd"]);
-        let plus = model.tokenizer().expect("a tokenizer").id("+").expect("a token");
+        let plus = model
+            .tokenizer()
+            .expect("a tokenizer")
+            .id("+")
+            .expect("a token");
         options.stop_tokens = vec![plus];
         let mut session = model.session().expect("a session");
-        let reply = session.send("go", &options, &mut |_| ()).expect("an answer");
+        let reply = session
+            .send("go", &options, &mut |_| ())
+            .expect("an answer");
         assert_eq!((&*reply.text, reply.reason), ("ab", StopReason::Stop(plus)));
+    }
+}
+
+/// Contract B §10.2, 7: a stop sequence of several tokens ends an answer under a constraint too.
+#[test]
+fn silent_failure_7_stop_sequences_count_under_a_constraint() {
+    for variant in [EngineVariant::Sequential, EngineVariant::Pipelined] {
+        let model = model(|o| o.variant = Some(variant));
+        let mut options = script(&model, &["one\ntwo\nthree and so on"]);
+        options.constraint = Some(
+            model
+                .grammar(&Constraint::regex("[a-z\\n ]+"))
+                .expect("a grammar"),
+        );
+        options.stop_sequences = vec!["\nthree".into()];
+        let mut session = model.session().expect("a session");
+        let reply = session
+            .send("count", &options, &mut |_| ())
+            .expect("an answer");
+        let (text, reason) = (&*reply.text, reply.reason);
+        assert_eq!(
+            (text, reason),
+            ("one\ntwo", StopReason::Sequence("\nthree".into()))
+        );
     }
 }
