@@ -67,22 +67,26 @@ impl Chooser {
     }
 
     /// The next token: the one that is forced, or one that is chosen, of those that a mask allows (a bit for each, a word for 32).
-    pub(crate) fn next(
+    pub(crate) fn pick(
         &mut self,
         logits: Logits<'_>,
         forced: Option<Token>,
         mask: Option<&[u32]>,
-    ) -> Result<(Token, Option<TokenLogits>), Error> {
-        let token = match (forced, self.strategy.is_some() || mask.is_some()) {
-            (Some(token), _) => within(token, logits.len())?,
-            (None, false) => self.sampler.sample(logits),
-            (None, true) => self.of_row(logits, mask)?,
-        };
-        self.accept(token);
-        Ok((token, recorded(logits, token, self.record)))
+    ) -> Result<Token, Error> {
+        match (forced, self.strategy.is_some() || mask.is_some()) {
+            (Some(token), _) => within(token, logits.len()),
+            (None, false) => Ok(self.sampler.sample(logits)),
+            (None, true) => self.of_row(logits, mask),
+        }
     }
 
-    /// Takes a token that was not chosen here.
+    /// Takes the token of a row of logits, and keeps what was asked for.
+    pub(crate) fn take(&mut self, logits: Logits<'_>, token: Token) -> Option<TokenLogits> {
+        self.accept(token);
+        recorded(logits, token, self.record)
+    }
+
+    /// Takes a token of which nothing is kept.
     pub(crate) fn accept(&mut self, token: Token) {
         self.sampler.accept(token);
         if let Some(strategy) = &mut self.strategy {

@@ -224,21 +224,32 @@ impl<'a> Steps<'a> {
         if !self.feed(left)? {
             return Ok(Err(StopReason::ContextFull));
         }
-        let mask = match self.guide.as_ref().map(Guide::mask) {
-            Some(None) => return Ok(Err(StopReason::Complete)),
-            Some(mask) => mask,
-            None => None,
-        };
+        if self.guide.as_ref().is_some_and(|g| g.mask().is_none()) {
+            return Ok(Err(StopReason::Complete));
+        }
         let forced = self.options.forced.get(self.made).copied();
-        let step = self.chooser.next(self.engine.logits(), forced, mask)?;
+        let token = self.pick(forced, left)?;
+        let logits = self.chooser.take(self.engine.logits(), token);
         let ends = |t: &Token| self.stops.contains(t) || self.options.stop_tokens.contains(t);
-        if forced.is_none() && ends(&step.0) {
-            return Ok(Err(StopReason::Stop(step.0)));
+        if forced.is_none() && ends(&token) {
+            return Ok(Err(StopReason::Stop(token)));
         }
         if let Some(guide) = &mut self.guide {
-            guide.accept(step.0)?;
+            guide.accept(token)?;
         }
-        Ok(Ok(self.made(step)))
+        Ok(Ok(self.made((token, logits))))
+    }
+
+    /// A token that the constraint allows and can still end after.
+    fn pick(&mut self, forced: Option<Token>, left: Option<usize>) -> Result<Token, Error> {
+        loop {
+            let mask = self.guide.as_ref().and_then(Guide::mask);
+            let token = self.chooser.pick(self.engine.logits(), forced, mask)?;
+            match &mut self.guide {
+                Some(guide) if forced.is_none() && !guide.can_end_after(token, left)? => {}
+                _ => return Ok(token),
+            }
+        }
     }
 
     fn made(&mut self, step: Step) -> Step {

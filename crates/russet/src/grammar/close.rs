@@ -6,8 +6,8 @@ use super::matcher::{Mask, Matcher};
 /// Tokens left from which on the way out is kept in mind.
 const WINDOW: usize = 256;
 
-/// Tokens by which the way out may grow with one token.
-const MARGIN: usize = 8;
+/// Tokens by which the way out may grow with one token and stay unseen.
+const MARGIN: usize = 64;
 
 /// Bytes in the order in which they lead to an end of JSON, soon.
 const ORDER: &[u8] =
@@ -24,15 +24,51 @@ impl Matcher {
         mask: &mut [u32],
         left: usize,
     ) -> Result<Mask, GrammarError> {
-        let near = self.closing.is_none_or(|c| left <= 2 * c + 4 * MARGIN);
+        let near = self
+            .way
+            .as_ref()
+            .is_none_or(|w| left <= 2 * w.len() + MARGIN);
         if left > WINDOW || !near || self.is_finished() {
             return self.fill_mask(mask);
         }
-        let way = self.close(left)?;
-        self.closing = way.as_ref().map(Vec::len);
-        match way {
-            Some(way) if way.len() + MARGIN >= left => self.only(mask, &way),
+        self.way = self.close(left)?;
+        match &self.way {
+            Some(way) if way.len() + 1 >= left => self.fill_way_out(mask),
             _ => self.fill_mask(mask),
+        }
+    }
+
+    /// Whether the text can still be ended within `left` tokens of which this is the first; `true` where that is far off, or
+    /// cannot be had anyway.
+    ///
+    /// # Errors
+    /// Those of [`Matcher::fill_mask`].
+    pub fn can_end_after(&mut self, token: u32, left: usize) -> Result<bool, GrammarError> {
+        let near = self
+            .way
+            .as_ref()
+            .is_some_and(|w| left <= 2 * w.len() + MARGIN);
+        if !near || left > WINDOW || self.vocabulary().ends().contains(&token) {
+            return Ok(true);
+        }
+        if self.accept(token).is_err() {
+            return Ok(true);
+        }
+        let way = self.close(left - 1);
+        self.rollback(1)?;
+        Ok(way?.is_some())
+    }
+
+    /// A mask of the first token of the way out that was found last.
+    ///
+    /// # Errors
+    /// [`GrammarError::MaskLength`], [`GrammarError::DeadEnd`] where there is none.
+    pub(super) fn fill_way_out(&self, mask: &mut [u32]) -> Result<Mask, GrammarError> {
+        match &self.way {
+            Some(way) => self.only(mask, way),
+            None => Err(GrammarError::DeadEnd {
+                after: self.after(),
+            }),
         }
     }
 

@@ -8,6 +8,9 @@ use super::error::GrammarError;
 use super::{Grammar, Mask, Matcher};
 use crate::engine::Token;
 
+/// Tokens refused in a step before the way to the end is taken.
+const PATIENCE: usize = 8;
+
 /// Follows one answer.
 pub(crate) struct Guide {
     matcher: Matcher,
@@ -17,6 +20,8 @@ pub(crate) struct Guide {
     /// Tokens that must come, which the matcher has taken.
     certain: VecDeque<Token>,
     jumps: bool,
+    /// Tokens refused in this step.
+    refused: usize,
 }
 
 impl Guide {
@@ -28,6 +33,7 @@ impl Guide {
             ready: None,
             certain: VecDeque::new(),
             jumps,
+            refused: 0,
         };
         guide.jump();
         guide
@@ -68,6 +74,34 @@ impl Guide {
             Some(Mask::Finished) => None,
             _ => Some(&self.mask),
         }
+    }
+
+    /// Whether an end is still in reach after a token, of `left` that may come. Where it is not, the mask no longer allows the
+    /// token; after some of them it allows only the way to an end.
+    ///
+    /// # Errors
+    /// Those of [`Matcher::fill_mask`].
+    pub(crate) fn can_end_after(
+        &mut self,
+        token: Token,
+        left: Option<usize>,
+    ) -> Result<bool, GrammarError> {
+        let fits = match left {
+            Some(left) => self.matcher.can_end_after(token, left)?,
+            None => true,
+        };
+        if fits {
+            self.refused = 0;
+            return Ok(true);
+        }
+        self.refused += 1;
+        if let Some(word) = self.mask.get_mut(token as usize / 32) {
+            *word &= !(1 << (token % 32));
+        }
+        if self.refused >= PATIENCE || self.mask.iter().all(|w| *w == 0) {
+            self.matcher.fill_way_out(&mut self.mask)?;
+        }
+        Ok(false)
     }
 
     /// Takes the token that came.

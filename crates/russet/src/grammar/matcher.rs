@@ -44,8 +44,8 @@ pub struct Matcher {
     text: Vec<u8>,
     /// An end token has been accepted, which the parser has not been told.
     ended: bool,
-    /// Tokens of the shortest end found last, and where.
-    pub(super) closing: Option<usize>,
+    /// The way to an end that was found last.
+    pub(super) way: Option<Vec<u32>>,
 }
 
 impl std::fmt::Debug for Matcher {
@@ -69,7 +69,7 @@ impl Matcher {
             tokens: Vec::new(),
             text: Vec::new(),
             ended: false,
-            closing: None,
+            way: None,
         }
     }
 
@@ -278,7 +278,7 @@ impl Matcher {
         self.tokens.clear();
         self.text.clear();
         self.ended = false;
-        self.closing = None;
+        self.way = None;
     }
 
     /// What must come next, if anything must. The tokens may be accepted one by one and fed to the model together, unsampled.

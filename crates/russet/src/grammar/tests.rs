@@ -378,11 +378,10 @@ fn an_answer_that_would_be_cut_is_ended() {
             if matcher.fill_mask_within(&mut mask, left) == Ok(Mask::Finished) {
                 break;
             }
-            // The worst writer: goes on with a string as long as it may.
-            let letter = allowed(&mask)
-                .into_iter()
-                .find(|t| vocabulary.bytes(*t) == b"x");
-            let token = letter.unwrap_or(allowed(&mask)[0]);
+            // The worst writer: goes on with a string as long as it may, then takes whatever is first.
+            let mut all = allowed(&mask);
+            all.sort_by_key(|t| vocabulary.bytes(*t) != b"x");
+            let token = ending(&mut matcher, &mut mask, left, |all| all[0], all);
             text.extend_from_slice(vocabulary.bytes(token));
             if matcher.accept(token) == Ok(true) {
                 break;
@@ -392,6 +391,28 @@ fn an_answer_that_would_be_cut_is_ended() {
             .unwrap_or_else(|e| panic!("{limit}: {e} in {}", String::from_utf8_lossy(&text)));
         assert!(value["tags"].is_array(), "{value}");
     }
+}
+
+/// A token that an end can still follow, as one picks among those that are left.
+fn ending(
+    matcher: &mut Matcher,
+    mask: &mut [u32],
+    left: usize,
+    mut pick: impl FnMut(&[u32]) -> u32,
+    mut all: Vec<u32>,
+) -> u32 {
+    for _ in 0..8 {
+        let token = pick(&all);
+        if matcher.can_end_after(token, left).expect("no limit") {
+            return token;
+        }
+        all.retain(|t| *t != token);
+        if all.is_empty() {
+            break;
+        }
+    }
+    matcher.fill_way_out(mask).expect("a way was found");
+    allowed(mask)[0]
 }
 
 /// Schemas for the properties below.

@@ -25,7 +25,8 @@ fn random_text(grammar: &Grammar, rng: &mut SplitMix64, limit: usize) -> (Vec<u8
             Err(other) => panic!("{other}"),
         }
         let all = allowed(&mask);
-        let token = all[(rng.next_u64() % all.len() as u64) as usize];
+        let any = |all: &[u32]| all[(rng.next_u64() % all.len() as u64) as usize];
+        let token = ending(&mut matcher, &mut mask, left, any, all);
         text.extend_from_slice(vocabulary.bytes(token));
         if matcher.accept(token).expect("the mask allows it") {
             return (text, true);
