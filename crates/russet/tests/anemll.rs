@@ -167,10 +167,8 @@ fn it_chats() {
     let model = open("qwen3-lut4", |o| o.precision = Precision::Fast);
     let prompt = model.prompt(&[Message::new("user", "hello")], &RenderOptions::default());
     assert!(!prompt.unwrap().is_empty());
-    let options = GenerateOptions {
-        max_tokens: Some(5),
-        ..GenerateOptions::default()
-    };
+    let mut options = GenerateOptions::default();
+    options.max_tokens = Some(5);
     let mut chat = model.chat().unwrap();
     let reply = chat.send("hello", &options, &mut |_| {});
     reply.expect("a reply");

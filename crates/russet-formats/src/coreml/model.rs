@@ -11,7 +11,7 @@ use super::description::Description;
 use super::error::{Outcome, Place, Problem, Result};
 use super::program::Program;
 use super::weights::Weights;
-use super::{decode, lower, proto, text};
+use super::{decode, lower, proto, text, wire};
 
 /// Versions of the specification that hold ML Programs and are known: 5 (iOS 14) to 10 (iOS 26).
 const VERSIONS: std::ops::RangeInclusive<i32> = 5..=10;
@@ -61,6 +61,7 @@ impl CoremlModel {
     /// # Errors
     /// Where the bytes are no specification of an ML Program; the error names the field, function or operation.
     pub fn read(bytes: SharedBytes) -> Result<Self> {
+        wire::check(&bytes)?;
         let raw = proto::Model::decode(Bytes::from_owner(bytes));
         let raw = raw.map_err(|e| Problem::Wire(e.to_string()).at(Place::Model))?;
         if !VERSIONS.contains(&raw.specification_version) {
