@@ -24,7 +24,7 @@ const VERSION_AT: usize = 4;
 const LENGTH_AT: usize = 0x4B;
 
 /// The version of the specification, and the `ModelDescription` message.
-fn compiled_description(bytes: SharedBytes) -> Outcome<(i32, Description)> {
+fn compiled_description(bytes: &SharedBytes) -> Outcome<(i32, Description)> {
     let short = || Problem::Value("the file ends inside its header".into());
     let version = bytes.get(VERSION_AT..).and_then(|b| b.first_chunk());
     let version = i32::from_le_bytes(*version.ok_or_else(short)?);
@@ -92,7 +92,7 @@ impl CoremlModel {
         })?;
         let (version, description) = match description {
             None => (*VERSIONS.end(), Description::default()),
-            Some(bytes) => compiled_description(bytes).map_err(|p| p.at(place(DESCRIPTION, 0)))?,
+            Some(bytes) => compiled_description(&bytes).map_err(|p| p.at(place(DESCRIPTION, 0)))?,
         };
         Ok(Self {
             version,

@@ -267,17 +267,17 @@ fn other_models_and_versions_are_refused() {
     for version in [0, 4, 11] {
         model.specification_version = version;
         let error = read(&model.encode_to_vec()).unwrap_err();
-        assert_eq!(error.problem, Problem::Version(version));
+        assert_eq!(*error.problem, Problem::Version(version));
     }
     model.specification_version = 9;
     assert!(read(&model.encode_to_vec()).is_ok());
     model.program = None;
     assert_eq!(
-        read(&model.encode_to_vec()).unwrap_err().problem,
+        *read(&model.encode_to_vec()).unwrap_err().problem,
         Problem::NoProgram
     );
     assert!(matches!(
-        read(b"\xff\xff").unwrap_err().problem,
+        *read(b"\xff\xff").unwrap_err().problem,
         Problem::Wire(_)
     ));
 }

@@ -49,7 +49,7 @@ impl Held {
             (Data::Texts(list), _) => return Ok(Self::Texts(list.clone())),
             (Data::Bytes(bytes), Element::Number(_)) => bytes.clone(),
             (Data::Blob { file, offset }, Element::Number(dtype)) => {
-                let len = value.ty.len().unwrap_or(usize::MAX);
+                let len = value.ty.elements().unwrap_or(usize::MAX);
                 let found = weights.value(file, *offset, dtype, len);
                 found.map_err(|e| Problem::Value(e.to_string()))?
             }
@@ -212,6 +212,7 @@ fn emit_number(b: &mut Builder, dtype: DType) -> Outcome<ValueId> {
     b.constant(plain(dtype, &[], zero.bytes().clone()))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
 fn unread(error: russet_graph::error::OpError) -> Problem {
     Problem::Value(error.to_string())
 }
