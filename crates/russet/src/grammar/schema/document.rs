@@ -33,6 +33,8 @@ pub(super) struct Document {
     pub(super) draft: Draft,
     /// Places by absolute identifier, with the anchor behind `#` where it has one.
     ids: HashMap<String, String>,
+    /// Names of dynamic anchors, as often as they are there; that of a recursive one is empty.
+    dynamic: Vec<String>,
     /// Base identifiers by the place where they begin.
     bases: HashMap<String, String>,
 }
@@ -45,6 +47,7 @@ impl Document {
             draft: draft.map_or(Draft::D2020, |d| d.1),
             root: Value::Null,
             ids: HashMap::new(),
+            dynamic: Vec::new(),
             bases: HashMap::new(),
         };
         document.bases.insert(String::new(), String::new());
@@ -82,7 +85,16 @@ impl Document {
 
     /// Notes what one object is called, and gives the base for what is in it.
     fn identify(&mut self, value: &Value, pointer: &str, base: String) -> String {
+        // Up to draft 7 what is beside a reference does not count.
+        if self.draft <= Draft::D7 && value.get("$ref").is_some_and(Value::is_string) {
+            return base;
+        }
         let text = |key: &str| value.get(key).and_then(Value::as_str);
+        if value.get("$recursiveAnchor") == Some(&Value::Bool(true)) {
+            self.dynamic.push(String::new());
+        }
+        self.dynamic
+            .extend(text("$dynamicAnchor").map(str::to_owned));
         let mut base = base;
         if let Some(id) = text("$id").or_else(|| text("id").filter(|_| self.draft == Draft::D4)) {
             let (uri, fragment) = split(id);
@@ -101,6 +113,12 @@ impl Document {
                 .insert(format!("{base}#{anchor}"), pointer.to_owned());
         }
         base
+    }
+
+    /// Whether what a dynamic reference points to depends on how it is reached.
+    pub(super) fn is_ambiguous(&self, reference: &str) -> bool {
+        let name = split(reference).1;
+        self.dynamic.iter().filter(|n| *n == name).count() > 1
     }
 
     /// The place where the resource around a place begins, and its identifier.

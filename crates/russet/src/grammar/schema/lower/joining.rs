@@ -307,10 +307,11 @@ impl<'a> Lower<'a> {
             "contains",
         ];
         let joined = JOINING.iter().any(|k| d.schema.contains_key(*k)) || !d.at.real;
-        let plain = if key == "unevaluatedItems" {
-            "items"
-        } else {
-            "additionalProperties"
+        let listed = d.schema.get("items").is_some_and(Value::is_array);
+        let (plain, word) = match (key, listed) {
+            ("unevaluatedItems", true) => ("additionalItems", "items"),
+            ("unevaluatedItems", false) => ("items", "items"),
+            _ => ("additionalProperties", "additionalProperties"),
         };
         if d.schema.contains_key(plain) {
             return Ok(());
@@ -320,7 +321,7 @@ impl<'a> Lower<'a> {
             return Ok(());
         }
         let inner = self.inner(d, &[key], value, false)?;
-        d.out.insert(plain.to_owned(), inner);
+        d.out.insert(word.to_owned(), inner);
         Ok(())
     }
 }

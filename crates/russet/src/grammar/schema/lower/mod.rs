@@ -403,6 +403,12 @@ impl<'a> Lower<'a> {
         value: &Value,
     ) -> Result<(), GrammarError> {
         let text = value.as_str().ok_or_else(|| d.wrong(key, "is no text"))?;
+        if key != "$ref" && self.document.is_ambiguous(text) {
+            return Err(d.wrong(
+                key,
+                "points to one of several places, depending on how it is reached",
+            ));
+        }
         let target = self.document.resolve(text, &d.at.pointer);
         let target = target.ok_or_else(|| {
             d.wrong(
