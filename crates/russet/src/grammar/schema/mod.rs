@@ -1,6 +1,6 @@
 //! JSON Schema, as far as a grammar can say it and further.
 //!
-//! [`lower`] rewrites a schema of any draft into one that llguidance takes, which allows everything that the schema does, and
+//! [`lower()`] rewrites a schema of any draft into one that llguidance takes, which allows everything that the schema does, and
 //! where it can nothing else: `not`, `if`, `oneOf`, `dependentRequired` and their like become choices between plain schemas. What
 //! cannot be said is noted: [`Checks`] knows for every value, while it is written, which schemas with such keywords apply to it,
 //! and looks at the value when it is whole.

@@ -119,7 +119,7 @@ impl Lower<'_> {
         match format(name) {
             None => return Ok(()),
             _ if self.relaxed.strings > 0 && d.schema.contains_key("pattern") => {
-                self.late(&d.at, key)
+                self.late(&d.at, key);
             }
             Some(Format::Known) => return keep_value(d, key, value.clone()),
             Some(Format::Pattern(pattern)) => d.all.push(json!({"pattern": pattern})),
