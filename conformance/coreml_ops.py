@@ -319,7 +319,33 @@ def compressed():
                            fixed=("data", "scale", "offset"))
 
 
-GROUPS = {f.__name__: f for f in (elementwise, binary, casts, reductions, norms, moves, joins, products, picks, compressed)}
+def compressed16():
+    for kind in (np.float32, np.float16):
+        data = random.integers(-128, 128, (8, 6)).astype(np.int8)
+        for scale, zero, axis in ((kind(0.05), np.int8(3), 0), (floats(8, low=0.01, high=0.1, kind=kind), np.int8(0), 0),
+                                  (floats(6, low=0.01, high=0.1, kind=kind), random.integers(-9, 9, 6).astype(np.int8), 1)):
+            yield Case("constexpr_affine_dequantize", quantized_data=data, scale=scale, zero_point=zero, axis=axis,
+                       fixed=("quantized_data", "scale", "zero_point"))
+        for bits in (1, 2, 4, 6, 8):
+            stream = random.integers(0, 256, 48 * bits // 8).astype(np.uint8)
+            yield Case("constexpr_lut_to_dense", indices=stream, lut=floats(2**bits, kind=kind),
+                       shape=np.array([8, 6], np.uint32), fixed=("indices", "lut", "shape"))
+        mask = random.integers(0, 2, 48).astype(np.uint8)
+        yield Case("constexpr_sparse_to_dense", nonzero_data=floats(int(mask.sum()), kind=kind),
+                   mask=np.packbits(mask, bitorder="little"), shape=np.array([8, 6], np.uint32),
+                   fixed=("nonzero_data", "mask", "shape"))
+
+
+def sparse():
+    bit = types.nptype_from_builtin(types.string_to_builtin("uint1"))
+    for kind in (np.float32, np.float16):
+        mask = random.integers(0, 2, (8, 6))
+        yield Case("constexpr_sparse_to_dense", nonzero_data=floats(int(mask.sum()), kind=kind), mask=mask.astype(bit),
+                   fixed=("nonzero_data", "mask"))
+
+
+GROUPS = {f.__name__: f for f in (elementwise, binary, casts, reductions, norms, moves, joins, products, picks, compressed,
+                                    compressed16, sparse)}
 
 
 def plain(value):
@@ -372,9 +398,11 @@ def write(name, cases, out):
 
 
 def main():
+    global OPSET
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     for name, cases in GROUPS.items():
+        OPSET = ct.target.iOS16 if name.endswith("16") else ct.target.iOS18
         if len(sys.argv) < 3 or name in sys.argv[2:]:
             write(name, list(cases()), out)
 

@@ -245,9 +245,12 @@ impl<'a> Steps<'a> {
         loop {
             let mask = self.guide.as_ref().and_then(Guide::mask);
             let token = self.chooser.pick(self.engine.logits(), forced, mask)?;
-            match &mut self.guide {
-                Some(guide) if forced.is_none() && !guide.can_end_after(token, left)? => {}
-                _ => return Ok(token),
+            let goes_on = match &mut self.guide {
+                Some(guide) if forced.is_none() => guide.can_end_after(token, left)?,
+                _ => true,
+            };
+            if goes_on {
+                return Ok(token);
             }
         }
     }

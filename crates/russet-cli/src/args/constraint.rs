@@ -27,7 +27,7 @@ pub(crate) struct ConstraintArgs {
     /// Refuse a schema with keywords that can only be checked when a value is whole
     #[arg(long)]
     pub(crate) schema_strict: bool,
-    /// Free text first, until this text or token: "</think>" lets a model think before it answers
+    /// Free text first, until this text or token: `</think>` lets a model think before it answers
     #[arg(long, value_name = "TEXT")]
     pub(crate) free_until: Option<String>,
 }

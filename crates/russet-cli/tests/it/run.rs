@@ -90,6 +90,11 @@ fn sampling_flags_do_what_they_say() {
     );
     assert_eq!(answer(&["--synchronous-sampling"]), plain);
     assert_eq!(answer(&["--repetition-penalty", "1.0"]), plain);
+}
+
+#[test]
+fn biases_ban_and_penalties_are_repeatable() {
+    let plain = answer(&[]);
     // What was said first is banned: something else is said first.
     assert_eq!(answer(&["--print-logits"]), plain);
     let shown = said(&[

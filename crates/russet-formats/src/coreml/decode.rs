@@ -200,7 +200,7 @@ fn value(name: &str, raw: proto::Value) -> Outcome<Value> {
     }
     let tensor = raw.immediate.and_then(|i| i.tensor);
     let tensor = tensor.ok_or_else(|| expected("an immediate tensor or one of a weight file"))?;
-    let Some(count) = ty.len() else {
+    let Some(count) = ty.elements() else {
         return Err(expected("a tensor of known extents"));
     };
     let data = match ty.element {

@@ -139,7 +139,7 @@ impl Problem {
     pub(super) fn at(self, place: Place) -> CoremlError {
         CoremlError {
             place,
-            problem: self,
+            problem: Box::new(self),
         }
     }
 }
@@ -152,7 +152,7 @@ pub struct CoremlError {
     pub place: Place,
     /// What is wrong.
     #[source]
-    pub problem: Problem,
+    pub problem: Box<Problem>,
 }
 
 /// The result of a reading step.

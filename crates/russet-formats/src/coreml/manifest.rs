@@ -50,7 +50,7 @@ fn is_inside(path: &str) -> bool {
 }
 
 /// A weight file, as a value names it, as a path beside the specification; `None` for a name that leads elsewhere.
-pub fn beside<'a>(file: &'a str) -> Option<&'a str> {
+pub fn beside(file: &str) -> Option<&str> {
     file.strip_prefix(MODEL_FOLDER)
         .filter(|path| is_inside(path))
 }

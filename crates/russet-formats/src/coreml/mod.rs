@@ -21,6 +21,7 @@ mod proto;
 mod tests;
 pub mod text;
 pub mod weights;
+mod wire;
 
 pub use description::Description;
 pub use error::{CoremlError, Place, Problem};

@@ -11,7 +11,7 @@ use super::description::Description;
 use super::error::{Outcome, Place, Problem, Result};
 use super::program::Program;
 use super::weights::Weights;
-use super::{decode, lower, proto, text};
+use super::{decode, lower, proto, text, wire};
 
 /// Versions of the specification that hold ML Programs and are known: 5 (iOS 14) to 10 (iOS 26).
 const VERSIONS: std::ops::RangeInclusive<i32> = 5..=10;
@@ -24,7 +24,7 @@ const VERSION_AT: usize = 4;
 const LENGTH_AT: usize = 0x4B;
 
 /// The version of the specification, and the `ModelDescription` message.
-fn compiled_description(bytes: SharedBytes) -> Outcome<(i32, Description)> {
+fn compiled_description(bytes: &SharedBytes) -> Outcome<(i32, Description)> {
     let short = || Problem::Value("the file ends inside its header".into());
     let version = bytes.get(VERSION_AT..).and_then(|b| b.first_chunk());
     let version = i32::from_le_bytes(*version.ok_or_else(short)?);
@@ -61,6 +61,7 @@ impl CoremlModel {
     /// # Errors
     /// Where the bytes are no specification of an ML Program; the error names the field, function or operation.
     pub fn read(bytes: SharedBytes) -> Result<Self> {
+        wire::check(&bytes)?;
         let raw = proto::Model::decode(Bytes::from_owner(bytes));
         let raw = raw.map_err(|e| Problem::Wire(e.to_string()).at(Place::Model))?;
         if !VERSIONS.contains(&raw.specification_version) {
@@ -91,7 +92,7 @@ impl CoremlModel {
         })?;
         let (version, description) = match description {
             None => (*VERSIONS.end(), Description::default()),
-            Some(bytes) => compiled_description(bytes).map_err(|p| p.at(place(DESCRIPTION, 0)))?,
+            Some(bytes) => compiled_description(&bytes).map_err(|p| p.at(place(DESCRIPTION, 0)))?,
         };
         Ok(Self {
             version,

@@ -67,7 +67,7 @@ pub struct TensorType {
 
 impl TensorType {
     /// Number of elements where all extents are known and it fits.
-    pub fn len(&self) -> Option<usize> {
+    pub fn elements(&self) -> Option<usize> {
         self.shape
             .iter()
             .try_fold(1usize, |n, d| n.checked_mul(usize::try_from((*d)?).ok()?))

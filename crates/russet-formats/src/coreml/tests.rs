@@ -267,19 +267,53 @@ fn other_models_and_versions_are_refused() {
     for version in [0, 4, 11] {
         model.specification_version = version;
         let error = read(&model.encode_to_vec()).unwrap_err();
-        assert_eq!(error.problem, Problem::Version(version));
+        assert_eq!(*error.problem, Problem::Version(version));
     }
     model.specification_version = 9;
     assert!(read(&model.encode_to_vec()).is_ok());
     model.program = None;
     assert_eq!(
-        read(&model.encode_to_vec()).unwrap_err().problem,
+        *read(&model.encode_to_vec()).unwrap_err().problem,
         Problem::NoProgram
     );
     assert!(matches!(
-        read(b"\xff\xff").unwrap_err().problem,
+        *read(b"\xff\xff").unwrap_err().problem,
         Problem::Wire(_)
     ));
+}
+
+/// A length-delimited field.
+fn field(number: u64, content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for mut value in [number << 3 | 2, content.len() as u64] {
+        while value >= 0x80 {
+            out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push(value as u8);
+    }
+    [&out, content].concat()
+}
+
+#[test]
+fn small_bytes_do_not_stand_for_many_structures() {
+    let operations = field(3, &[]).repeat(100_000);
+    let block = field(2, &operations);
+    let function = field(2, &field(3, &block));
+    let program = field(502, &field(2, &function));
+    let model = [vec![8, 9], program].concat();
+    let error = CoremlModel::read(shared(&model)).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("more messages than the file justifies"),
+        "{error}"
+    );
+    assert!(matches!(error.place, Place::File { offset, .. } if offset < model.len() as u64));
+    let deep = (0..200).fold(Vec::new(), |inner, _| field(1, &field(5, &inner)));
+    let named = field(1, &field(2, &deep));
+    let program = field(502, &field(2, &field(2, &named)));
+    assert!(CoremlModel::read(shared(&[vec![8, 9], program].concat())).is_err());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Passes: graph in, graph out, same values ([`widen`] says which it changes). Each leaves a graph that verifies.
+//! Passes: graph in, graph out, same values ([`widen()`] says which it changes). Each leaves a graph that verifies.
 
 mod bind;
 mod cse;

@@ -227,10 +227,14 @@ impl Finder<'_> {
                 path: self.source.location().display().to_string(),
             })
         };
+        let (embeddings, head) = (
+            need("embeddings", "_embeddings")?,
+            need("lm_head", "_lm_head")?,
+        );
         Ok(AnemllParts::Chunked {
-            embeddings: need("embeddings", "_embeddings")?,
+            embeddings,
             chunks: self.chunks()?,
-            head: need("lm_head", "_lm_head")?,
+            head,
         })
     }
 
@@ -286,13 +290,11 @@ impl Finder<'_> {
                 all = all.max(count);
             }
         }
+        let all = all.max(1);
         let missing = |n: usize| BundleError::MissingAsset {
             key: format!("chunk {n} of {all}"),
             path: self.source.location().display().to_string(),
         };
-        if all == 0 {
-            return Err(missing(1));
-        }
         (1..=all)
             .map(|n| self.chunk(&found, n).ok_or_else(|| missing(n)))
             .collect()

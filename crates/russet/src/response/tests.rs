@@ -77,10 +77,20 @@ fn case(
     }
 }
 
+fn oslo() -> Vec<ToolCall> {
+    vec![call("weather", json!({"city": "Oslo"}))]
+}
+
 fn cases() -> Vec<Case> {
-    use ReasoningFormat::{Channels, None as No, Tags};
-    let oslo = || vec![call("weather", json!({"city": "Oslo"}))];
-    let both = || vec![call("a", json!({"x": [1, "]"]})), call("b", json!({}))];
+    [reasoning(), calls_in_json(), other_calls(), channels()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Text, and what the model says to itself.
+fn reasoning() -> Vec<Case> {
+    use ReasoningFormat::{None as No, Tags};
     vec![
         case(
             No,
@@ -98,6 +108,14 @@ fn cases() -> Vec<Case> {
             "é",
             vec![],
         ),
+    ]
+}
+
+/// Calls whose block is JSON.
+fn calls_in_json() -> Vec<Case> {
+    use ReasoningFormat::None as No;
+    let both = || vec![call("a", json!({"x": [1, "]"]})), call("b", json!({}))];
+    vec![
         case(
             TAGGED,
             "<think>look</think><tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>",
@@ -140,6 +158,13 @@ fn cases() -> Vec<Case> {
             "",
             oslo(),
         ),
+    ]
+}
+
+/// Calls in other styles, and what is none: text, also where it was cut off. One that only lacks its end is a call.
+fn other_calls() -> Vec<Case> {
+    use ReasoningFormat::None as No;
+    vec![
         case(
             No,
             "Let me see.\n<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n3\n\
@@ -159,7 +184,6 @@ fn cases() -> Vec<Case> {
             "",
             vec![call("weather", json!({"city": "Oslo", "hours": [1, 2]}))],
         ),
-        // What is no call is text, and so is one that was cut off; one that only lacks its end is a call.
         case(
             No,
             "<tool_call>no call</tool_call>!",
@@ -181,6 +205,13 @@ fn cases() -> Vec<Case> {
             "",
             oslo(),
         ),
+    ]
+}
+
+/// Channels.
+fn channels() -> Vec<Case> {
+    use ReasoningFormat::Channels;
+    vec![
         case(
             Channels,
             " to=self<|message|>I need to think.<|eom|><|start|>assistant to=user<|message|>It is 4.<|eot|>",

@@ -62,7 +62,7 @@ impl Statistics {
                     Data::Bytes(_) | Data::Texts(_) => true,
                 };
                 if let (Element::Number(dtype), true) = (value.ty.element, first) {
-                    let count = value.ty.len().unwrap_or_default() as u64;
+                    let count = value.ty.elements().unwrap_or_default() as u64;
                     *self.storage.entry(type_name(dtype)).or_default() += count;
                 }
             }

@@ -1,12 +1,11 @@
 //! Elements picked by indices. Indices below zero count from the end.
 
 use russet_graph::graph::ValueId;
-use russet_graph::tensor::Tensor;
 use russet_graph::types::DType;
 
 use super::Lowering;
 use super::operands::wrong;
-use crate::coreml::error::{Outcome, Problem};
+use crate::coreml::error::Outcome;
 use crate::coreml::program::Operation;
 
 /// `gather`: slices of `x` along an axis; the first `batch_dims` axes of `x` and `indices` go together.
@@ -75,9 +74,9 @@ fn batched(
     let below = l.op("broadcasting_greater", &[zero, indices])?;
     let counted = l.op("broadcasting_add", &[indices, size])?;
     let indices = l.op("broadcasting_where", &[below, counted, indices])?;
-    let starts: Vec<i64> = (0..rows).map(|r| r.saturating_mul(extent) as i64).collect();
-    let starts = Tensor::from_ints(DType::I32, &[rows, 1], &starts);
-    let starts = l.constant(starts.map_err(|e| Problem::Value(e.to_string()))?)?;
+    let end = l.scalar(rows.saturating_mul(extent) as i64)?;
+    let starts = l.op("range", &[zero, end, size])?;
+    let starts = l.reshaped(starts, &[rows as i64, 1])?;
     let indices = l.op("broadcasting_add", &[indices, starts])?;
     let indices = l.expanded(indices, &[-1])?;
     let picked = l.op("gather_nd", &[x, indices])?;

@@ -49,7 +49,7 @@ impl Held {
             (Data::Texts(list), _) => return Ok(Self::Texts(list.clone())),
             (Data::Bytes(bytes), Element::Number(_)) => bytes.clone(),
             (Data::Blob { file, offset }, Element::Number(dtype)) => {
-                let len = value.ty.len().unwrap_or(usize::MAX);
+                let len = value.ty.elements().unwrap_or(usize::MAX);
                 let found = weights.value(file, *offset, dtype, len);
                 found.map_err(|e| Problem::Value(e.to_string()))?
             }
@@ -212,6 +212,7 @@ fn emit_number(b: &mut Builder, dtype: DType) -> Outcome<ValueId> {
     b.constant(plain(dtype, &[], zero.bytes().clone()))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the form that map_err wants")]
 fn unread(error: russet_graph::error::OpError) -> Problem {
     Problem::Value(error.to_string())
 }
@@ -260,10 +261,26 @@ pub(super) fn palette(l: &mut Lowering<'_>, op: &Operation) -> Outcome<Held> {
     })
 }
 
-/// Indices of iOS 16 are bytes that hold a stream of as many bits as the table needs.
+/// The bytes of something plain as a stream of elements below a byte, as iOS 16 keeps indices and masks.
+fn stream(held: &Held, kind: DType, shape: &[i64]) -> Outcome<ConstantData> {
+    let Held::Plain(bytes) = held else {
+        return Err(Problem::Unsupported(
+            "a stream of bits that is compressed".into(),
+        ));
+    };
+    let shape: Option<Vec<usize>> = shape.iter().map(|d| usize::try_from(*d).ok()).collect();
+    let shape = shape.ok_or_else(|| wrong("shape", "extents"))?;
+    let data = plain(kind, &shape, bytes.storage.bytes().clone());
+    match data.problem() {
+        Some(problem) => Err(Problem::Value(problem)),
+        None => Ok(data),
+    }
+}
+
+/// A palette of iOS 16: one table for all.
 fn old_palette(indices: &Held, tables: &Held, shape: &[i64]) -> Outcome<Held> {
-    let (Held::Plain(indices), Held::Plain(tables)) = (indices, tables) else {
-        return Err(wrong("indices", "plain"));
+    let Held::Plain(tables) = tables else {
+        return Err(wrong("lut", "plain"));
     };
     let kinds = [
         DType::U1,
@@ -276,12 +293,7 @@ fn old_palette(indices: &Held, tables: &Held, shape: &[i64]) -> Outcome<Held> {
     let entries = tables.len();
     let kind = kinds.into_iter().find(|k| entries == 1 << k.bits());
     let kind = kind.ok_or_else(|| wrong("lut", "a table of 2, 4, 8, 16, 64 or 256 entries"))?;
-    let shape: Option<Vec<usize>> = shape.iter().map(|d| usize::try_from(*d).ok()).collect();
-    let shape = shape.ok_or_else(|| wrong("shape", "extents"))?;
-    let data = plain(kind, &shape, indices.storage.bytes().clone());
-    if let Some(problem) = data.problem() {
-        return Err(Problem::Value(problem));
-    }
+    let data = stream(indices, kind, shape)?;
     let mut wide = vec![1; shape.len()];
     wide.extend([entries, 1]);
     let tables = plain(tables.ty.dtype, &wide, tables.storage.bytes().clone());
@@ -326,10 +338,11 @@ pub(super) fn affine(l: &mut Lowering<'_>, op: &Operation) -> Outcome<Held> {
     })
 }
 
-/// `constexpr_sparse_to_dense` (iOS 18).
+/// `constexpr_sparse_to_dense`: the mask has an element a bit, in iOS 16 as bytes of bits.
 pub(super) fn sparse(l: &mut Lowering<'_>, op: &Operation) -> Outcome<Held> {
-    Ok(Held::Sparse {
-        values: l.must_hold(op, "nonzero_data")?,
-        mask: l.must_hold(op, "mask")?,
-    })
+    let (values, mut mask) = (l.must_hold(op, "nonzero_data")?, l.must_hold(op, "mask")?);
+    if let Some(shape) = l.ints(op, "shape")? {
+        mask = Arc::new(Held::Plain(stream(&mask, DType::U1, &shape)?));
+    }
+    Ok(Held::Sparse { values, mask })
 }

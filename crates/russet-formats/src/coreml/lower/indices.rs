@@ -33,7 +33,7 @@ impl Lowering<'_> {
 
     fn bit(&mut self, value: bool) -> Outcome<ValueId> {
         let one = Tensor::from_ints(DType::Bool, &[], &[value.into()]);
-        self.constant(one.map_err(|e| Problem::Value(e.to_string()))?)
+        self.constant(&one.map_err(|e| Problem::Value(e.to_string()))?)
     }
 
     /// The places of elements in order along an axis; equal ones keep their order.

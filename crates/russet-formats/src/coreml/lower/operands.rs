@@ -281,11 +281,11 @@ impl Lowering<'_> {
     pub(super) fn filled(&mut self, dtype: DType, value: f64) -> Outcome<ValueId> {
         let one = Tensor::from_floats(dtype, &[], &[value]);
         let one = one.map_err(|e| Problem::Value(e.to_string()))?;
-        self.constant(one)
+        self.constant(&one)
     }
 
     /// A tensor that the reader makes.
-    pub(super) fn constant(&mut self, tensor: Tensor) -> Outcome<ValueId> {
+    pub(super) fn constant(&mut self, tensor: &Tensor) -> Outcome<ValueId> {
         let bytes: SharedBytes = tensor.bytes().clone();
         self.b.constant(ConstantData {
             ty: tensor.ty(),

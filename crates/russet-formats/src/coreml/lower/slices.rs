@@ -144,7 +144,7 @@ impl Lowering<'_> {
     fn chosen(&mut self, mask: &[bool], a: ValueId, b: ValueId) -> Outcome<ValueId> {
         let mask: Vec<i64> = mask.iter().map(|m| i64::from(*m)).collect();
         let mask = Tensor::from_ints(DType::Bool, &[mask.len()], &mask);
-        let mask = self.constant(mask.map_err(|e| Problem::Value(e.to_string()))?)?;
+        let mask = self.constant(&mask.map_err(|e| Problem::Value(e.to_string()))?)?;
         self.op("broadcasting_where", &[mask, a, b])
     }
 

@@ -106,7 +106,7 @@ fn value(value: &Value) -> String {
             let Element::Number(dtype) = value.ty.element else {
                 panic!("numbers")
             };
-            let len = value.ty.len().unwrap();
+            let len = value.ty.elements().unwrap();
             let tensor = Tensor::new(dtype, vec![len], bytes.clone()).unwrap();
             let shown = |i: usize| match dtype.class() {
                 Class::Float => hexadecimal(tensor.get(i).float()),

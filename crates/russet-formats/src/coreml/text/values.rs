@@ -127,7 +127,7 @@ pub(super) fn value(lexer: &mut Lexer<'_>) -> Outcome<Value> {
         return Ok(Value { ty, data });
     }
     let count = ty
-        .len()
+        .elements()
         .ok_or_else(|| Problem::Value(format!("a value of open shape, {ty}")))?;
     let elements = elements(lexer, count)?;
     if elements.len() != count {

@@ -123,7 +123,7 @@ impl<'a> Lower<'a> {
                 other
             }
         };
-        self.choose(d, key, vec![held, failed]);
+        self.choose(d, key, &[held, failed]);
         Ok(())
     }
 
@@ -145,7 +145,7 @@ impl<'a> Lower<'a> {
             };
             let absent = json!({"properties": {name: false}});
             let there = json!({"allOf": [{"required": [name]}, needs]});
-            self.choose(d, key, vec![absent, there]);
+            self.choose(d, key, &[absent, there]);
         }
         Ok(())
     }

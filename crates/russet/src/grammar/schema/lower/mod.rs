@@ -376,7 +376,7 @@ impl<'a> Lower<'a> {
     }
 
     /// A conjunct that offers a choice, unless there are too many already.
-    fn choose(&mut self, d: &mut Draught<'_>, keyword: &str, options: Vec<Value>) {
+    fn choose(&mut self, d: &mut Draught<'_>, keyword: &str, options: &[Value]) {
         d.choices += 1;
         if d.choices > CHOICES {
             self.late(&d.at, keyword);
