@@ -381,7 +381,9 @@ impl<'a> Lower<'a> {
         if d.choices > CHOICES {
             self.late(&d.at, keyword);
         } else {
-            d.all.push(json!({"anyOf": options}));
+            let mut choice = Map::new();
+            choice.insert("anyOf".to_owned(), Value::Array(options));
+            d.all.push(Value::Object(choice));
         }
     }
 
