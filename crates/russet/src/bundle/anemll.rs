@@ -286,15 +286,16 @@ impl Finder<'_> {
                 all = all.max(count);
             }
         }
-        let missing = |n: usize| BundleError::MissingAsset {
-            key: format!("chunk {n} of {all}"),
+        let missing = |key: String| BundleError::MissingAsset {
+            key,
             path: self.source.location().display().to_string(),
         };
         if all == 0 {
-            return Err(missing(1));
+            return Err(missing("ffn".into()));
         }
+        let absent = |n: usize| missing(format!("chunk {n} of {all}"));
         (1..=all)
-            .map(|n| self.chunk(&found, n).ok_or_else(|| missing(n)))
+            .map(|n| self.chunk(&found, n).ok_or_else(|| absent(n)))
             .collect()
     }
 
@@ -383,7 +384,8 @@ mod tests {
     fn what_is_missing_or_wrong_is_named() {
         for (meta, files, want) in [
             (CHUNKED, &FILES[1..], "'embeddings' not found"),
-            (CHUNKED, &FILES[..1], "'lm_head' not found"),
+            (CHUNKED, &FILES[..3], "'lm_head' not found"),
+            (CHUNKED, &FILES[..1], "'ffn' not found"),
             (
                 CHUNKED,
                 &[FILES[0], FILES[1], FILES[3]],
