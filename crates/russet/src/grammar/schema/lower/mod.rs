@@ -381,9 +381,7 @@ impl<'a> Lower<'a> {
         if d.choices > CHOICES {
             self.late(&d.at, keyword);
         } else {
-            let mut choice = Map::new();
-            choice.insert("anyOf".to_owned(), Value::Array(options));
-            d.all.push(Value::Object(choice));
+            d.all.push(json!({"anyOf": options}));
         }
     }
 
