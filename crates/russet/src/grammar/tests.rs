@@ -261,8 +261,9 @@ fn fewer_logits_than_tokens_are_enough() {
     assert!(Vocabulary::new(&tiny(), &[], 0).is_err());
 }
 
+/// Contract B §10.2, 5: nobody says what kind a vocabulary is, so nobody says it wrongly.
 #[test]
-fn byte_fallback_vocabularies_are_spelled_differently() {
+fn silent_failure_5_how_a_vocabulary_spells_bytes_the_tokenizer_tells() {
     let tokenizer = fallback();
     let vocabulary = Vocabulary::new(&tokenizer, &[269], 280).expect("byte-fallback");
     assert_eq!(vocabulary.bytes(0x41), b"A");
