@@ -122,7 +122,7 @@ pub(crate) struct TalkArgs {
     /// The most tokens to generate per answer [default: until the model stops or its context is full]
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
-    /// A token or a text that ends the answer and is no part of it; may be given several times
+    /// A special token or a text that ends the answer and is no part of it; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop_tokens: Vec<String>,
     #[command(flatten)]

@@ -78,8 +78,9 @@ pub(super) fn options(
     }
     options.sampling.check()?;
     for text in &args.stop_tokens {
-        // What is one token of its own ends the answer as a token: special ones have no text.
-        match model.tokenizer()?.id(text) {
+        // Special tokens have no text that could be found; any other text may be written in many tokens.
+        let tokenizer = model.tokenizer()?;
+        match tokenizer.id(text).filter(|t| tokenizer.is_special(*t)) {
             Some(token) => options.stop_tokens.push(token),
             None => options.stop_sequences.push(text.clone()),
         }
