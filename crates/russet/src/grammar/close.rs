@@ -33,7 +33,7 @@ impl Matcher {
         }
         self.way = self.close(left)?;
         match &self.way {
-            Some(way) if way.len() + 1 >= left => self.fill_way_out(mask),
+            Some(way) if !way.is_empty() && way.len() >= left => self.fill_way_out(mask),
             _ => self.fill_mask(mask),
         }
     }
