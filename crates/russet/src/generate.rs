@@ -263,18 +263,20 @@ impl<'a> Steps<'a> {
 
     /// Gives the engine what it does not hold, while the mask of the next token is made; `false` where the context is full.
     fn feed(&mut self, left: Option<usize>) -> Result<bool, Error> {
-        let (engine, unfed) = (&mut *self.engine, std::mem::take(&mut self.unfed));
+        let (engine, unfed) = (&mut *self.engine, &self.unfed);
         let mut feed = || match unfed.is_empty() {
             true => Ok(true),
-            false => match engine.feed(&unfed, &|| false) {
+            false => match engine.feed(unfed, &|| false) {
                 Err(EngineError::ContextFull { .. }) => Ok(false),
                 other => other.map(|_| true).map_err(Error::from),
             },
         };
-        match &mut self.guide {
+        let fed = match &mut self.guide {
             None => feed(),
             Some(guide) => guide.prepare_during(left, feed),
-        }
+        };
+        self.unfed.clear();
+        fed
     }
 }
 

@@ -46,16 +46,10 @@ pub fn compare(
     let mut sums = Sums::default();
     let mut done = 0;
     for piece in tokens.chunks(window).filter(|p| p.len() > 1) {
-        let mut rows: Vec<Vec<f32>> = Vec::with_capacity(piece.len());
-        first.score(piece, 1, &mut |_, logits| rows.push(logits.to_vec()))?;
-        let mut rows = rows.into_iter().enumerate();
-        let mut other = Vec::new();
-        second.score(piece, 1, &mut |token, logits| {
-            logits.copy_to(&mut other);
-            if let Some((i, row)) = rows.next() {
-                sums.add(&row, &other, token, done + i + 1);
-            }
-        })?;
+        for from in (1..piece.len()).step_by(ROWS) {
+            let end = piece.len().min(from + ROWS);
+            sums.score(first, second, &piece[..end], from, done)?;
+        }
         done += piece.len();
         on_progress(done);
     }
@@ -65,6 +59,9 @@ pub fn compare(
     Ok(sums.mean())
 }
 
+/// Rows of logits that are held at a time.
+const ROWS: usize = 64;
+
 #[derive(Default)]
 struct Sums {
     of: Comparison,
@@ -72,6 +69,27 @@ struct Sums {
 }
 
 impl Sums {
+    /// Adds the tokens of a piece from a position on; both models hold those before it.
+    fn score(
+        &mut self,
+        first: &mut Scorer,
+        second: &mut Scorer,
+        piece: &[Token],
+        from: usize,
+        before: usize,
+    ) -> Result<(), EvaluationError> {
+        let mut rows: Vec<Vec<f32>> = Vec::with_capacity(ROWS);
+        first.score(piece, from, &mut |_, logits| rows.push(logits.to_vec()))?;
+        let mut rows = rows.into_iter().zip(before + from..);
+        let mut other = Vec::new();
+        second.score(piece, from, &mut |token, logits| {
+            logits.copy_to(&mut other);
+            if let Some((row, place)) = rows.next() {
+                self.add(&row, &other, token, place);
+            }
+        })
+    }
+
     fn add(&mut self, a: &[f32], b: &[f32], token: Token, place: usize) {
         let (sum_a, sum_b) = (log_sum_exp(a), log_sum_exp(b));
         let (mut divergence, mut dot, mut squares) = (0.0, 0.0, [0.0; 2]);

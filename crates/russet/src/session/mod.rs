@@ -143,6 +143,7 @@ impl Session {
     pub fn set_system(&mut self, text: impl Into<String>) {
         self.messages.retain(|m| m.role != "system");
         self.messages.insert(0, Message::new("system", text));
+        self.summary = None;
     }
 
     /// Declares a tool, in place of one of this name.
@@ -164,6 +165,7 @@ impl Session {
     /// Forgets the conversation, the system message included.
     pub fn clear(&mut self) {
         self.messages.clear();
+        self.summary = None;
     }
 
     /// The engine that holds it.
@@ -252,13 +254,13 @@ impl Session {
     ) -> Result<Reply, Error> {
         options.sampling.check()?;
         self.cancelled.store(false, Relaxed);
-        let before = self.messages.clone();
+        let before = (self.messages.clone(), self.summary.clone());
         self.messages.push(message);
         let reply = self.rounds(options, on_event);
         let unanswered = |r: &Reply| r.reason == StopReason::Cancelled && r.tokens.is_empty();
         if reply.as_ref().map_or(true, unanswered) {
             // Nothing has been answered: nothing has been said.
-            self.messages = before;
+            (self.messages, self.summary) = before;
         }
         reply
     }

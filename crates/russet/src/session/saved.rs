@@ -64,6 +64,7 @@ impl Session {
             other => other?,
         }
         self.messages = messages;
+        self.summary = None;
         Ok(())
     }
 

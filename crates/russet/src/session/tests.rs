@@ -226,6 +226,45 @@ fn a_conversation_that_no_longer_fits_slides_or_is_summarised() {
 }
 
 #[test]
+fn a_summary_goes_with_the_conversation_it_is_of() {
+    let model = model(|o| o.max_context = Some(128));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let seen = told.clone();
+    let mut session = model.session().expect("a session");
+    session.set_overflow(Overflow::Summarise(Box::new(move |messages| {
+        let first = messages.first().map(|m| m.content.clone());
+        seen.lock().expect("a list").extend(first);
+        Ok("a secret".into())
+    })));
+    let talk = |session: &mut Session| {
+        for _ in 0..8 {
+            let said = session.send("word word", &script(&model, &["ok"]), &mut |_| ());
+            said.expect("an answer");
+        }
+        std::mem::take(&mut *told.lock().expect("a list"))
+    };
+    let first = talk(&mut session);
+    assert!(first.len() > 1 && first[0] == "word word" && first[1] == "a secret");
+    session.clear();
+    assert_eq!(
+        talk(&mut session)[0],
+        "word word",
+        "the other conversation is forgotten"
+    );
+    // A turn that fails leaves the instructions with the summary that they end with.
+    let before = session.messages().to_vec();
+    let error = session.send(
+        &"word ".repeat(60),
+        &GenerateOptions::default(),
+        &mut |_| (),
+    );
+    error.expect_err("it does not fit");
+    assert_eq!(session.messages(), before);
+    talk(&mut session);
+    assert_eq!(session.messages()[0].content, "a secret");
+}
+
+#[test]
 fn one_message_that_does_not_fit_is_an_error_under_every_policy() {
     let model = model(|o| o.max_context = Some(32));
     for overflow in [Overflow::Error, Overflow::Slide] {
