@@ -335,3 +335,40 @@ fn benchmark_flags_are_those_of_the_public_tool() {
     let pair: Value = serde_json::from_str(&pair).unwrap();
     assert!(pair["gen_ratio"]["median"].as_f64().unwrap() > 0.0);
 }
+
+#[test]
+fn a_schema_a_cache_and_pictures_are_taken_too() {
+    let line = [
+        "run",
+        "@",
+        "hello",
+        "--temperature",
+        "0",
+        "--max-tokens",
+        "40",
+        "--json-schema",
+        "{\"enum\": [\"yes\", \"no\"]}",
+    ];
+    let said_json: Value = serde_json::from_str(&stdout(&said(&line))).unwrap();
+    assert!(said_json == "yes" || said_json == "no", "{said_json}");
+    assert_eq!(answer(&["--kv-cache-initial-capacity", "16"]), answer(&[]));
+    let film = [
+        "--video",
+        "a.mov",
+        "--video-frames",
+        "4",
+        "--video-sampling",
+        "fps",
+    ];
+    let error = complaint(&said(&[&["run", "@", "hello"], &film[..]].concat()), 2);
+    assert!(
+        error.contains("--video: llama has no vision part"),
+        "{error}"
+    );
+    let image = ["--image", "a.png", "--image-strategy", "center_crop"];
+    let error = complaint(&said(&[&["run", "@", "hello"], &image[..]].concat()), 2);
+    assert!(
+        error.contains("--image: llama has no vision part"),
+        "{error}"
+    );
+}
