@@ -34,6 +34,8 @@ pub(super) struct Compiled {
     pub(super) parser: Parser,
     /// Checks of values beside the grammar, where there are any.
     pub(super) checks: Option<Watch>,
+    /// Whether the text is JSON from its first byte.
+    pub(super) is_json: bool,
 }
 
 /// Where checked JSON is in the text.
@@ -114,6 +116,7 @@ fn compile(vocabulary: &Vocabulary, constraint: &Constraint) -> Result<Compiled,
     Ok(Compiled {
         parser,
         checks: watch,
+        is_json: matches!(constraint.kind, Kind::Schema(_)),
     })
 }
 

@@ -7,6 +7,7 @@ use llguidance::api::StopReason;
 
 use super::compile::Compiled;
 use super::error::GrammarError;
+use super::exponent::Place;
 use super::stream::Stream;
 use super::vocabulary::Vocabulary;
 
@@ -40,6 +41,8 @@ pub struct Matcher {
     compiled: Arc<Compiled>,
     parser: Parser,
     stream: Option<Stream>,
+    /// Where in JSON the text stands, if it is JSON.
+    numbers: Option<Place>,
     tokens: Vec<u32>,
     text: Vec<u8>,
     /// An end token has been accepted, which the parser has not been told.
@@ -61,11 +64,13 @@ impl Matcher {
     pub(super) fn new(vocabulary: Arc<Vocabulary>, compiled: Arc<Compiled>) -> Self {
         let parser = compiled.parser.deep_clone();
         let stream = compiled.checks.clone().map(Stream::new);
+        let numbers = compiled.is_json.then(Place::default);
         Self {
             vocabulary,
             compiled,
             parser,
             stream,
+            numbers,
             tokens: Vec::new(),
             text: Vec::new(),
             ended: false,
@@ -126,29 +131,32 @@ impl Matcher {
         }
         if let Some(stream) = &mut self.stream {
             stream.filter(mask, &self.vocabulary);
-            if stream.is_lone() {
-                self.filter_last(mask);
+            if stream.is_plain_checked() {
+                self.filter_ends(mask);
             }
+        }
+        if let Some(place) = self.numbers {
+            place.filter(mask, &self.vocabulary);
         }
         self.verdict(mask)
     }
 
-    /// Takes from a mask the tokens after which the text is a number or a word that nothing can follow and a check forbids.
-    fn filter_last(&mut self, mask: &mut [u32]) {
+    /// Takes from a mask the tokens after which the text stands in a number or a word that must not end there, as a check says,
+    /// and cannot go on either.
+    fn filter_ends(&mut self, mask: &mut [u32]) {
+        let vocabulary = self.vocabulary.clone();
         for token in super::bits(mask).collect::<Vec<_>>() {
-            let bytes = self.vocabulary.env.trie.token(token);
-            let wrong = self
-                .stream
-                .as_mut()
-                .is_some_and(|s| !s.may_end_after(bytes));
-            if !wrong
+            let bytes = vocabulary.env.trie.token(token);
+            let may_end = |s: &mut Stream| s.may_end_after(bytes);
+            if !is_plain(bytes)
                 || self.vocabulary.ends.contains(&token)
+                || self.stream.as_mut().is_none_or(may_end)
                 || self.parser.consume_token(token).is_err()
             {
                 continue;
             }
-            let last = self.parser.is_stopped();
-            if last && let Some(word) = mask.get_mut(token as usize / 32) {
+            let goes_on = self.goes_on(bytes);
+            if let (false, Some(word)) = (goes_on, mask.get_mut(token as usize / 32)) {
                 *word &= !(1 << (token % 32));
             }
             if self.parser.rollback(1).is_err() {
@@ -157,19 +165,39 @@ impl Matcher {
         }
     }
 
+    /// Whether anything may follow, the parser having taken `bytes` and the checks not.
+    fn goes_on(&mut self, bytes: &[u8]) -> bool {
+        if self.parser.is_stopped() {
+            return false;
+        }
+        let (Ok(next), Some(stream)) = (self.parser.compute_mask(), &mut self.stream) else {
+            return false;
+        };
+        let mut after = |token: u32| {
+            let more = self.vocabulary.env.trie.token(token);
+            let both = [bytes, more].concat();
+            stream.prefix(&both) == both.len()
+        };
+        super::bits(next.as_slice()).any(|token| after(token))
+    }
+
     fn verdict(&self, mask: &mut [u32]) -> Result<Mask, GrammarError> {
         let width = self.vocabulary.width();
         let tail = width % 32;
         if let (Some(last), true) = (mask.last_mut(), tail != 0) {
             *last &= (1u32 << tail) - 1;
         }
-        let allowed: usize = mask.iter().map(|w| w.count_ones() as usize).sum();
-        match allowed {
-            0 => Err(GrammarError::DeadEnd {
-                after: self.after(),
-            }),
-            n if n == width => Ok(Mask::Anything),
-            _ => Ok(Mask::Constrained),
+        if mask.iter().all(|w| *w == 0) {
+            let after = self.after();
+            return Err(GrammarError::DeadEnd { after });
+        }
+        // Looks stop at the first word that decides: a mask is thousands of words, a step some microseconds.
+        let whole = mask.get(..width / 32).unwrap_or(&[]);
+        let rest = mask.get(width / 32).map_or(0, |w| w.count_ones() as usize);
+        if rest == tail && whole.iter().all(|w| *w == u32::MAX) {
+            Ok(Mask::Anything)
+        } else {
+            Ok(Mask::Constrained)
         }
     }
 
@@ -196,6 +224,10 @@ impl Matcher {
             Err(_) => return Err(self.failure()),
         }
         let bytes = self.vocabulary.env.trie.token(token);
+        let numbers = match self.numbers.map(|place| place.after(bytes)) {
+            Some(None) => return Err(rejected(self)),
+            place => place.flatten(),
+        };
         if self.stream.as_mut().is_some_and(|s| !s.push(bytes)) {
             return Err(rejected(self));
         }
@@ -206,6 +238,7 @@ impl Matcher {
         if self.is_finished() && !self.stream.as_mut().is_none_or(whole) {
             return self.take_back(token);
         }
+        self.numbers = numbers;
         self.text.extend_from_slice(bytes);
         self.tokens.push(token);
         Ok(self.is_finished())
@@ -249,6 +282,9 @@ impl Matcher {
         self.tokens.truncate(self.tokens.len() - count);
         let bytes: usize = self.tokens.iter().map(|t| self.length(*t)).sum();
         self.text.truncate(bytes);
+        if self.numbers.is_some() {
+            self.numbers = Place::default().after(&self.text);
+        }
         if let Some(stream) = &mut self.stream {
             stream.truncate(bytes);
         }
@@ -278,6 +314,7 @@ impl Matcher {
         self.tokens.clear();
         self.text.clear();
         self.ended = false;
+        self.numbers = self.compiled.is_json.then(Place::default);
         self.way = None;
     }
 
@@ -321,4 +358,10 @@ impl Matcher {
             _ => GrammarError::Limit(first),
         }
     }
+}
+
+/// Whether a token may be part of a number or a word, and of nothing else.
+fn is_plain(bytes: &[u8]) -> bool {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"+-. \n\r\t".contains(b);
+    bytes.iter().all(plain)
 }

@@ -25,8 +25,10 @@ mod cache;
 mod close;
 mod compile;
 mod constraint;
+mod coverage;
 mod ebnf;
 mod error;
+mod exponent;
 mod guide;
 mod matcher;
 mod partial;
@@ -36,6 +38,7 @@ mod vocabulary;
 
 pub use compile::Grammar;
 pub use constraint::{Constraint, JsonOptions, ToolCalls};
+pub use coverage::{CaseResult, Coverage, Instances, SchemaCase, SchemaTest, Tail, Times};
 pub use error::GrammarError;
 pub(crate) use guide::Guide;
 pub use matcher::{Jump, Mask, Matcher};

@@ -29,6 +29,7 @@ pub struct Vocabulary {
     pub(super) ends: Vec<u32>,
     width: usize,
     quoting: OnceLock<Vec<u32>>,
+    exponents: OnceLock<Vec<u32>>,
 }
 
 impl std::fmt::Debug for Vocabulary {
@@ -80,6 +81,7 @@ impl Vocabulary {
             ends,
             width: logits,
             quoting: OnceLock::new(),
+            exponents: OnceLock::new(),
         }))
     }
 
@@ -118,6 +120,22 @@ impl Vocabulary {
                 *word = (0..32).filter(quotes).fold(0, |w, bit| w | 1 << bit);
             }
             mask
+        })
+    }
+
+    /// The tokens with an exponent in them that has two digits or more.
+    pub(super) fn exponents(&self) -> &[u32] {
+        self.exponents.get_or_init(|| {
+            let sign = |b: &&u8| matches!(b, b'+' | b'-');
+            let is_exponent = |rest: &[u8]| {
+                let signs = rest.iter().skip(1).take_while(sign).count();
+                let digits = rest.iter().skip(1 + signs).take(2);
+                matches!(rest.first(), Some(b'e' | b'E'))
+                    && digits.filter(|b| b.is_ascii_digit()).count() == 2
+            };
+            let has = |bytes: &[u8]| (0..bytes.len()).any(|i| is_exponent(&bytes[i..]));
+            let tokens = 0..self.width as u32;
+            tokens.filter(|t| has(self.bytes(*t))).collect()
         })
     }
 

@@ -305,3 +305,39 @@ fn a_users_options_for_the_engine_are_ignored() {
     );
     assert!(takes(&grammar, "{\"a\": 1}") && !takes(&grammar, "{\"a\"=1}"));
 }
+
+#[test]
+fn numbers_of_every_length_fit_between_bounds_with_fractions() {
+    let bounds = [0.0, 0.25, 0.5, 0.999, 1.0, 1.25, 1.3, 2.75, 10.05];
+    let mut judged = [0, 0];
+    for (i, low) in bounds.iter().enumerate() {
+        for high in &bounds[i + 1..] {
+            for sign in [1.0, -1.0] {
+                let ends = if sign > 0.0 {
+                    [*low, *high]
+                } else {
+                    [-high, -low]
+                };
+                for (min, max) in [
+                    ("minimum", "maximum"),
+                    ("exclusiveMinimum", "exclusiveMaximum"),
+                ] {
+                    let open = min == "exclusiveMinimum";
+                    let grammar = schema(json!({"type": "number", min: ends[0], max: ends[1]}));
+                    for steps in [1, 4, 10, 40] {
+                        for n in 0..=(steps * 3).min(60) {
+                            let number = sign * f64::from(n) / f64::from(steps);
+                            let text = (number + 0.0).to_string();
+                            let inside = ends[0] < number && number < ends[1]
+                                || !open && ends.contains(&number);
+                            let taken = takes(&grammar, &text);
+                            assert_eq!(taken, inside, "{min} {ends:?}: {text}");
+                            judged[usize::from(inside)] += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(judged[0] > 1_000 && judged[1] > 1_000, "{judged:?}");
+}
