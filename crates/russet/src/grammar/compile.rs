@@ -36,6 +36,8 @@ pub(super) struct Compiled {
     pub(super) checks: Option<Watch>,
     /// Whether the text is JSON from its first byte.
     pub(super) is_json: bool,
+    /// Whether that JSON may be written in other forms.
+    pub(super) other_forms: bool,
 }
 
 /// Where checked JSON is in the text.
@@ -117,6 +119,7 @@ fn compile(vocabulary: &Vocabulary, constraint: &Constraint) -> Result<Compiled,
         parser,
         checks: watch,
         is_json: matches!(constraint.kind, Kind::Schema(_)),
+        other_forms: constraint.options.other_forms,
     })
 }
 

@@ -73,6 +73,22 @@ impl Place {
         })
     }
 
+    /// Whether in a string, and not behind a backslash.
+    pub(super) fn is_text(self) -> bool {
+        self == Self::Text { escaped: false }
+    }
+
+    /// Whether in a number that has digits and nothing else.
+    pub(super) fn is_integer(self) -> bool {
+        matches!(
+            self,
+            Self::Number {
+                digits: 1..,
+                fraction: false
+            }
+        )
+    }
+
     /// After some text; nothing where an exponent in it is too large.
     pub(super) fn after(self, text: &[u8]) -> Option<Self> {
         text.iter().try_fold(self, |place, byte| place.step(*byte))

@@ -8,6 +8,7 @@ use llguidance::api::StopReason;
 use super::compile::Compiled;
 use super::error::GrammarError;
 use super::exponent::Place;
+use super::forms::{Aside, Told};
 use super::stream::Stream;
 use super::vocabulary::Vocabulary;
 
@@ -37,13 +38,15 @@ pub struct Jump {
 
 /// How far one answer has come in its constraint.
 pub struct Matcher {
-    vocabulary: Arc<Vocabulary>,
-    compiled: Arc<Compiled>,
-    parser: Parser,
+    pub(super) vocabulary: Arc<Vocabulary>,
+    pub(super) compiled: Arc<Compiled>,
+    pub(super) parser: Parser,
     stream: Option<Stream>,
     /// Where in JSON the text stands, if it is JSON.
-    numbers: Option<Place>,
-    tokens: Vec<u32>,
+    pub(super) numbers: Option<Place>,
+    pub(super) tokens: Vec<u32>,
+    /// What the parser was told of each token.
+    pub(super) told: Vec<Told>,
     text: Vec<u8>,
     /// An end token has been accepted, which the parser has not been told.
     ended: bool,
@@ -72,6 +75,7 @@ impl Matcher {
             stream,
             numbers,
             tokens: Vec::new(),
+            told: Vec::new(),
             text: Vec::new(),
             ended: false,
             way: None,
@@ -88,7 +92,8 @@ impl Matcher {
         if self.is_finished() {
             return true;
         }
-        let parser = self.parser.is_accepting().unwrap_or(false);
+        let parser = matches!(self.aside(), Aside::Nothing | Aside::Zero)
+            && self.parser.is_accepting().unwrap_or(false);
         parser && self.stream.as_mut().is_none_or(Stream::may_end)
     }
 
@@ -129,6 +134,7 @@ impl Matcher {
         {
             *to = *from;
         }
+        self.amend(mask);
         if let Some(stream) = &mut self.stream {
             stream.filter(mask, &self.vocabulary);
             if stream.is_plain_checked() {
@@ -151,6 +157,8 @@ impl Matcher {
             if !is_plain(bytes)
                 || self.vocabulary.ends.contains(&token)
                 || self.stream.as_mut().is_none_or(may_end)
+                // Another form is none that the parser knows.
+                || !matches!(self.parser.validate_tokens(&[token]), Ok(1))
                 || self.parser.consume_token(token).is_err()
             {
                 continue;
@@ -215,15 +223,17 @@ impl Matcher {
         }
         if self.vocabulary.ends.contains(&token) && self.can_finish() {
             self.tokens.push(token);
+            self.told.push(Told::Nothing(self.aside()));
             self.ended = true;
             return Ok(true);
         }
-        match self.parser.validate_tokens(&[token]) {
-            Ok(1) => {}
-            Ok(_) => return Err(rejected(self)),
-            Err(_) => return Err(self.failure()),
-        }
-        let bytes = self.vocabulary.env.trie.token(token);
+        let told = match self.told(token) {
+            Ok(Some(told)) => told,
+            Ok(None) => return Err(rejected(self)),
+            Err(()) => return Err(self.failure()),
+        };
+        let vocabulary = self.vocabulary.clone();
+        let bytes = vocabulary.env.trie.token(token);
         let numbers = match self.numbers.map(|place| place.after(bytes)) {
             Some(None) => return Err(rejected(self)),
             place => place.flatten(),
@@ -231,7 +241,7 @@ impl Matcher {
         if self.stream.as_mut().is_some_and(|s| !s.push(bytes)) {
             return Err(rejected(self));
         }
-        if self.parser.consume_token(token).is_err() {
+        if !self.tell(told) {
             return Err(self.failure());
         }
         let whole = |s: &mut Stream| s.may_end();
@@ -241,6 +251,7 @@ impl Matcher {
         self.numbers = numbers;
         self.text.extend_from_slice(bytes);
         self.tokens.push(token);
+        self.told.push(told);
         Ok(self.is_finished())
     }
 
@@ -274,6 +285,7 @@ impl Matcher {
         if self.ended && count > 0 {
             self.ended = false;
             self.tokens.pop();
+            self.told.pop();
             count -= 1;
         }
         if count == 0 {
@@ -288,9 +300,12 @@ impl Matcher {
         if let Some(stream) = &mut self.stream {
             stream.truncate(bytes);
         }
-        if self.parser.is_error() || self.parser.rollback(count).is_err() {
+        let untold = self.told.split_off(self.tokens.len());
+        let taken = untold.iter().filter(|t| matches!(t, Told::Token(_)));
+        if self.parser.is_error() || self.parser.rollback(taken.count()).is_err() {
             return self.replay();
         }
+        self.tell_backslash();
         Ok(())
     }
 
@@ -301,10 +316,15 @@ impl Matcher {
     /// A parser that has stopped for good begins again with what was accepted.
     fn replay(&mut self) -> Result<(), GrammarError> {
         self.parser = self.compiled.parser.deep_clone();
-        match self.parser.consume_tokens(&self.tokens) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(self.failure()),
+        let told = self.told.iter().filter_map(|t| match t {
+            Told::Token(token) => Some(*token),
+            Told::Nothing(_) => None,
+        });
+        match self.parser.consume_tokens(&told.collect::<Vec<_>>()) {
+            Ok(()) => self.tell_backslash(),
+            Err(_) => return Err(self.failure()),
         }
+        Ok(())
     }
 
     /// Forgets every token.
@@ -312,6 +332,7 @@ impl Matcher {
         self.parser = self.compiled.parser.deep_clone();
         self.stream = self.compiled.checks.clone().map(Stream::new);
         self.tokens.clear();
+        self.told.clear();
         self.text.clear();
         self.ended = false;
         self.numbers = self.compiled.is_json.then(Place::default);
@@ -320,7 +341,7 @@ impl Matcher {
 
     /// What must come next, if anything must. The tokens may be accepted one by one and fed to the model together, unsampled.
     pub fn jump_forward(&mut self) -> Jump {
-        if self.is_finished() {
+        if self.is_finished() || self.has_other_forms() {
             return Jump::default();
         }
         let mut tokens = self.parser.compute_ff_tokens();

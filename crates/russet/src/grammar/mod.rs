@@ -29,6 +29,7 @@ mod coverage;
 mod ebnf;
 mod error;
 mod exponent;
+mod forms;
 mod guide;
 mod matcher;
 mod partial;

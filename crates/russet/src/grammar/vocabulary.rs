@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::cache::Cache;
 use super::error::GrammarError;
+use super::forms::Forms;
 use crate::tokenizer::Tokenizer;
 
 /// The longest token that the trie takes, in bytes.
@@ -30,6 +31,7 @@ pub struct Vocabulary {
     width: usize,
     quoting: OnceLock<Vec<u32>>,
     exponents: OnceLock<Vec<u32>>,
+    forms: OnceLock<Forms>,
 }
 
 impl std::fmt::Debug for Vocabulary {
@@ -82,6 +84,7 @@ impl Vocabulary {
             width: logits,
             quoting: OnceLock::new(),
             exponents: OnceLock::new(),
+            forms: OnceLock::new(),
         }))
     }
 
@@ -121,6 +124,11 @@ impl Vocabulary {
             }
             mask
         })
+    }
+
+    /// The tokens that other forms of the same JSON are written with.
+    pub(super) fn forms(&self) -> &Forms {
+        self.forms.get_or_init(|| Forms::new(self))
     }
 
     /// The tokens with an exponent in them that has two digits or more.
