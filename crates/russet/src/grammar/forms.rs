@@ -141,7 +141,8 @@ impl Matcher {
 
     /// Whether what comes next may have other forms than the parser knows: nothing is certain then.
     pub(super) fn has_other_forms(&self) -> bool {
-        let open = |(place, aside): (Place, Aside)| aside != Aside::Nothing || place.is_integer();
+        let integer = |place: Place| self.compiled.fractions && place.is_integer();
+        let open = |(place, aside): (Place, Aside)| aside != Aside::Nothing || integer(place);
         self.stands().is_some_and(open)
     }
 
@@ -162,7 +163,8 @@ impl Matcher {
                 return Ok(known);
             }
         }
-        match forms.told((place, aside), token, || self.may_end_number()) {
+        let fractions = self.compiled.fractions;
+        match forms.told((place, aside), token, || fractions && self.may_end_number()) {
             Some(Told::Token(other)) => self.known(other),
             Some(Told::Nothing(Aside::Backslash)) => {
                 let slash = forms.slash.map_or(Ok(None), |slash| self.known(slash))?;
@@ -256,6 +258,9 @@ impl Matcher {
                 .filter(|_| fits)
                 .iter()
                 .for_each(|t| set(mask, *t, true));
+            return;
+        }
+        if stands.0.is_integer() && !self.compiled.fractions {
             return;
         }
         let whole = stands.0.is_integer() && self.parser.is_accepting().unwrap_or(false);

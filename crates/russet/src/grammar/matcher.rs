@@ -181,12 +181,12 @@ impl Matcher {
         let (Ok(next), Some(stream)) = (self.parser.compute_mask(), &mut self.stream) else {
             return false;
         };
-        let mut after = |token: u32| {
+        let after = |token: u32| {
             let more = self.vocabulary.env.trie.token(token);
             let both = [bytes, more].concat();
             stream.prefix(&both) == both.len()
         };
-        super::bits(next.as_slice()).any(|token| after(token))
+        super::bits(next.as_slice()).any(after)
     }
 
     fn verdict(&self, mask: &mut [u32]) -> Result<Mask, GrammarError> {

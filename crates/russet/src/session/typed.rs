@@ -38,8 +38,10 @@ impl Session {
         let schema = schemars::schema_for!(T).to_value();
         let mut options = options.clone();
         // Readers of integers refuse `1.0`.
-        let mut json = JsonOptions::default();
-        json.other_forms = false;
+        let json = JsonOptions {
+            other_forms: false,
+            ..JsonOptions::default()
+        };
         let constraint = Constraint::json_schema(schema).with_options(json);
         options.constraint = Some(self.model.grammar(&constraint)?);
         let mut written = String::new();

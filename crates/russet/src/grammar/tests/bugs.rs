@@ -362,6 +362,11 @@ fn integers_may_have_a_fraction_of_zero() {
     let unique =
         schema(json!({"type": "array", "items": {"type": "integer"}, "uniqueItems": true}));
     assert!(takes(&unique, "[1.0, 2]") && !takes(&unique, "[1, 1.0]"));
+    // Draft 4 has no such integers.
+    let old = schema(
+        json!({"$schema": "http://json-schema.org/draft-04/schema#", "items": {"type": "integer"}}),
+    );
+    assert!(takes(&old, "[1]") && !takes(&old, "[1.0]"));
     let number = schema(json!({"type": "array", "items": {"type": "number", "maximum": 2.5}}));
     assert!(takes(&number, "[1.25, 2.0]") && !takes(&number, "[2.75]"));
 }
@@ -418,8 +423,10 @@ fn other_forms_go_back_and_forth() {
 
 #[test]
 fn readers_of_integers_get_integers() {
-    let mut options = JsonOptions::default();
-    options.other_forms = false;
+    let options = JsonOptions {
+        other_forms: false,
+        ..JsonOptions::default()
+    };
     let list = Constraint::json_schema(json!({"type": "array", "items": {"type": "integer"}}));
     let grammar = compiled(&list.with_options(options));
     assert!(takes(&grammar, "[1]") && !takes(&grammar, "[1.0]"));

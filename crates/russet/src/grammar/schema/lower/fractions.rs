@@ -11,8 +11,10 @@ use super::super::values::{bound, type_names};
 /// Decimal places for which there are ranges.
 const PLACES: usize = 6;
 
-/// Bounds, and the rounding that leads inwards.
-const BOUNDS: [(&str, &str, fn(f64) -> f64); 2] = [
+/// A bound that is allowed, one that is not, and the rounding that leads inwards.
+type Bound = (&'static str, &'static str, fn(f64) -> f64);
+
+const BOUNDS: [Bound; 2] = [
     ("minimum", "exclusiveMinimum", f64::ceil),
     ("maximum", "exclusiveMaximum", f64::floor),
 ];
