@@ -2,6 +2,7 @@
 //!
 //! First the parts on one thread: compiling a schema, making a mask, accepting a token, with the vocabulary of the model. Then whole
 //! answers of the model (a bundle or GGUF file; by default a small one of the fixtures) with and without a constraint, in turn.
+#![allow(clippy::disallowed_macros, reason = "it prints what it found")]
 
 #[path = "../tests/common/mod.rs"]
 mod common;
