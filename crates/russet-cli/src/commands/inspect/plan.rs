@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use russet::{LanguageBundle, ModelSource, PlanQuery, Planned, StepWork};
+use russet::{LanguageBundle, PlanQuery, Planned, StepWork};
 use russet_graph::graph::Module;
 use russet_graph::types::TensorType;
 use serde::Serialize;
@@ -50,9 +50,9 @@ pub(super) fn inspect(
 
 /// The program at a path, and the function that is run unless another one is asked for.
 fn main_function(path: &Path) -> Result<(Module, String), Failure> {
-    let (module, main) = match ModelSource::of(path)? {
-        ModelSource::Gguf => (super::gguf(path, &mut Vec::new())?, None),
-        _ => {
+    let (module, main) = match super::built(path, &mut Vec::new())? {
+        Some(module) => (module, None),
+        None => {
             let Assets { files, folders } = Assets::main(path)?;
             let language = LanguageBundle::read(&*files).ok();
             let main = language.map(|l| l.language.main_function().to_owned());
