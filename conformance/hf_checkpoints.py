@@ -150,7 +150,7 @@ GEMMA = dict(PLAIN, head_dim=12, num_hidden_layers=3, query_pre_attn_scalar=10, 
              rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
                               "full_attention": {"rope_type": "linear", "rope_theta": 900.0, "factor": 8.0}})
 GEMMA4 = dict(PLAIN, head_dim=8, global_head_dim=16, num_hidden_layers=6, sliding_window=6, vocab_size_per_layer_input=48,
-              hidden_size_per_layer_input=8, num_kv_shared_layers=2, use_double_wide_mlp=True, final_logit_softcapping=6.0,
+              hidden_size_per_layer_input=8, num_kv_shared_layers=2, use_double_wide_mlp=True, final_logit_softcapping=12.0,
               layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2,
               rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
                                "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
@@ -243,7 +243,7 @@ def randomize(model: torch.nn.Module, seed: int, dtype: torch.dtype) -> None:
         elif name.endswith("A_log") or p.dim() == 1 and bool((p == p[0]).all()):
             new = p.detach() + 0.3 * noise
         elif "embed_tokens" in name:
-            new = noise
+            new = noise * (0.3 if model.config.tie_word_embeddings else 1.0)
         elif "conv1d" in name:
             new = 0.5 * noise
         else:

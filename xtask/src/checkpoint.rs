@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use russet::{Engine, Logits, Model, OpenOptions, Precision};
+use russet::{Engine, Model, OpenOptions, Precision};
 use safetensors::SafeTensors;
 
 use crate::record::numbers;
@@ -108,13 +108,14 @@ fn replay(checkpoint: &Path, record: &Path, fast: bool) -> Result<Outcome, Failu
 /// The logits of all tokens, in calls of these sizes.
 fn run(model: &Model, tokens: &[u32], sizes: &[usize]) -> Result<Vec<f32>, Failure> {
     let mut engine = model.sequential()?;
-    let (mut all, mut row) = (Vec::new(), Vec::new());
+    let mut all = Vec::new();
     let mut rest = tokens;
     for size in sizes {
         let (now, later) = rest.split_at_checked(*size).ok_or("a call beyond the tokens")?;
         let view = engine.call(now)?;
+        let mut row = vec![0.0; view.len() / now.len()];
         for i in 0..now.len() {
-            Logits::of(&view, i).ok_or("a row without logits")?.copy_to(&mut row);
+            view.read_row(i, &mut row);
             all.extend_from_slice(&row);
         }
         rest = later;

@@ -17,6 +17,7 @@ pub mod audit;
 pub mod bench;
 pub mod bundle;
 mod call;
+pub mod check;
 mod checkpoint;
 mod choose;
 mod coreml;

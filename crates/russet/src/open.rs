@@ -270,6 +270,25 @@ pub struct Model {
     runnable: Arc<Runnable>,
     fingerprint: Arc<OnceLock<String>>,
     words: Arc<Words>,
+    decoder: Option<DecoderSize>,
+}
+
+/// The size of a decoder whose config was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DecoderSize {
+    /// Width of the residual stream.
+    pub(crate) hidden: usize,
+    /// Layers.
+    pub(crate) layers: usize,
+}
+
+impl DecoderSize {
+    fn of(config: &formats::DecoderConfig) -> Option<Self> {
+        Some(Self {
+            hidden: config.hidden,
+            layers: config.layers.len(),
+        })
+    }
 }
 
 /// What turns text into tokens and back.
@@ -467,11 +486,12 @@ impl Model {
             || {
                 let folder = checkpoint::read_checkpoint_in(source)?;
                 let model = checkpoint::build_checkpoint_in(source, &folder, context(options))?;
-                let context = model.config.context;
+                let (context, decoder) = (model.config.context, DecoderSize::of(&model.config));
                 let runnable = Runnable::new(model.module, MAIN, context, options)?;
                 let name = source.location().file_name().unwrap_or_default();
                 let name = name.to_string_lossy().into_owned();
-                Ok(Self::new(name, ModelSource::Checkpoint, runnable))
+                let this = Self::new(name, ModelSource::Checkpoint, runnable);
+                Ok(Self { decoder, ..this })
             },
         )?;
         Ok(this.with(words))
@@ -513,6 +533,7 @@ impl Model {
             runnable: Arc::new(runnable),
             fingerprint: Arc::default(),
             words: Arc::default(),
+            decoder: None,
         }
     }
 
@@ -571,6 +592,30 @@ impl Model {
     /// The program.
     pub fn module(&self) -> &Module {
         &self.runnable.module
+    }
+
+    /// Its size, where a config told it.
+    pub(crate) fn decoder(&self) -> Option<DecoderSize> {
+        self.decoder
+    }
+
+    /// The functions that take single tokens, in the order they run; none where all take several.
+    pub fn main_functions(&self) -> Vec<String> {
+        self.runnable.main_functions()
+    }
+
+    /// Whether several programs run one after another.
+    pub(crate) fn in_parts(&self) -> bool {
+        self.runnable.in_parts()
+    }
+
+    /// The same model with another program, which is planned when it is needed.
+    pub(crate) fn with_module(&self, module: Module) -> Self {
+        Self {
+            runnable: Arc::new(self.runnable.with_module(module)),
+            fingerprint: Arc::default(),
+            ..self.clone()
+        }
     }
 
     /// The plan of the function that runs; `None` for a model whose functions have fixed shapes, which has many.

@@ -62,7 +62,7 @@ fn read(model: &Model, args: &TextArgs) -> Result<(Vec<Token>, usize), Failure> 
 }
 
 /// Progress on standard error, where somebody sees it.
-fn bar(length: usize, what: &str) -> ProgressBar {
+pub(super) fn bar(length: usize, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(length as u64);
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

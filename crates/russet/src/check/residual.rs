@@ -93,7 +93,7 @@ impl<'a> Stream<'a> {
 }
 
 /// The ends of `layers` layers among additions, where all layers add equally often.
-pub(super) fn layer_ends(additions: &[ValueId], layers: usize) -> Option<Vec<ValueId>> {
+pub(super) fn layer_ends(additions: &[usize], layers: usize) -> Option<Vec<usize>> {
     let each = additions.len().checked_div(layers)?;
     let whole = each > 0 && additions.len() == each * layers;
     whole.then(|| additions.chunks(each).filter_map(|c| c.last().copied()).collect())

@@ -7,7 +7,7 @@
 mod facts;
 mod fold;
 mod kernels;
-mod plan;
+pub(crate) mod plan;
 mod report;
 mod statistics;
 

@@ -194,9 +194,11 @@ impl<'a> Spelling<'a> {
 /// The object for a kind of layers, where there is one for each.
 fn chosen<'a>(new: Keys<'a>, kind: Kind) -> Result<Option<Keys<'a>>> {
     let kinds = [Kind::Full, Kind::Window];
-    let mut names = new.names().peekable();
-    let nested = names.peek().is_some()
-        && names.all(|n| n == "linear_attention" || kinds.iter().any(|k| k.name() == n));
+    let nested = {
+        let mut names = new.names().peekable();
+        names.peek().is_some()
+            && names.all(|n| n == "linear_attention" || kinds.iter().any(|k| k.name() == n))
+    };
     match nested {
         true => new.object(kind.name()),
         false => Ok(Some(new)),
