@@ -1,5 +1,8 @@
 //! Hugging Face folders: a config, weights and a tokenizer, and no program. The program is built from the table of architectures.
 
+#[cfg(test)]
+mod tests;
+
 use russet_formats::checkpoint::{
     CONFIG, Checkpoint, CheckpointError, Folder, INDEX, Options, WEIGHTS, from_folder,
 };

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use russet::bench::{BenchOptions, Spread, bench};
 use russet::check::{Check, Layers, PROMPTS, check, layers};
-use russet::{Model, ModelSource, OpenOptions, PlanQuery, Planned, Token, planned};
+use russet::{EvaluationError, Model, ModelSource, OpenOptions, PlanQuery, Planned, Token, planned};
 use serde_json::{Value, json};
 
 use super::eval::bar;
@@ -18,7 +18,7 @@ use crate::locate::locate;
 
 /// Places and layers that are told.
 const WORST: usize = 5;
-/// Tokens that layers are compared over.
+/// Tokens after a prompt that layers are compared over.
 const LAYER_TOKENS: usize = 32;
 /// Calls that a plan is timed over.
 const RUNS: usize = 8;
@@ -43,7 +43,7 @@ pub(crate) fn check_package(args: &CheckArgs) -> Result<ExitCode, Failure> {
         other_words: other_words(&package, &texts, &prompts),
         layers: args
             .layers
-            .then(|| layers(&reference, &package, &sample(&found)))
+            .then(|| compare_layers(&reference, &package, &found))
             .transpose()?,
         speed: args.bench.then(|| speed(&package)).transpose()?,
         plans: match args.plan {
@@ -114,13 +114,20 @@ fn other_words(package: &Model, texts: &[String], prompts: &[Vec<Token>]) -> usi
     texts.iter().zip(prompts).filter(|pair| !same(pair)).count()
 }
 
-/// The tokens that layers are compared over: the start of the longest conversation.
-fn sample(found: &Check) -> Vec<Token> {
-    let whole = |p: &russet::check::Checked| [&p.prompt[..], &p.continuation[..]].concat();
-    let longest = found.prompts.iter().map(whole).max_by_key(Vec::len);
-    let mut tokens = longest.unwrap_or_default();
-    tokens.truncate(LAYER_TOKENS);
-    tokens
+/// Compares layers over the start of the conversation with the worst token.
+fn compare_layers(
+    reference: &Model,
+    package: &Model,
+    found: &Check,
+) -> Result<Layers, EvaluationError> {
+    let at = found.worst(1).first().map_or(0, |(prompt, _)| *prompt);
+    let (prompt, after) = match found.prompts.get(at) {
+        Some(p) => (&p.prompt[..], &p.continuation[..]),
+        None => (&[][..], &[][..]),
+    };
+    // The last token was not processed.
+    let after = &after[..after.len().saturating_sub(1).min(LAYER_TOKENS)];
+    layers(reference, package, prompt, after)
 }
 
 /// Tokens a second, of prompts and of generation.

@@ -1,6 +1,6 @@
 //! From which layer on a package is off: the residual stream of package and checkpoint, compared at the end of every layer.
 //!
-//! Both programs are run once more over the same tokens, with the ends of their layers as further outputs. Where these are is seen
+//! Both programs are run once more, a prompt in one call and then token by token, with the ends of their layers as further outputs. Where these are is seen
 //! by structure ([`residual`](super::residual)): it takes a program whose layers all add equally often to one stream. Of a model in
 //! parts, the parts for single tokens are looked at, one after another.
 
@@ -57,28 +57,31 @@ impl Layers {
     }
 }
 
-/// Compares the residual streams over some tokens.
+/// Compares the residual streams over a prompt and the tokens after it, each of which is a call of its own.
 ///
 /// # Errors
 /// Those of the engines. A package whose layers are not seen is no error: [`Layers::reason`] says so.
 pub fn layers(
     checkpoint: &Model,
     package: &Model,
-    tokens: &[Token],
+    prompt: &[Token],
+    after: &[Token],
 ) -> Result<Layers, EvaluationError> {
+    let mut calls = vec![prompt];
+    calls.extend(after.chunks(1));
     let size = checkpoint.decoder().unwrap_or_default();
     let mut this = Layers {
         layers: size.layers,
         ..Layers::default()
     };
-    let reference = match streams(checkpoint, size, tokens)? {
+    let reference = match streams(checkpoint, size, &calls)? {
         Ok(streams) => streams,
         Err(reason) => {
             this.reason = Some(format!("of the checkpoint, {reason}"));
             return Ok(this);
         }
     };
-    match streams(package, size, tokens)? {
+    match streams(package, size, &calls)? {
         Err(reason) => this.reason = Some(reason),
         Ok(judged) => {
             let pairs = reference.iter().zip(&judged).enumerate();
@@ -115,7 +118,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 fn streams(
     model: &Model,
     size: DecoderSize,
-    tokens: &[Token],
+    calls: &[&[Token]],
 ) -> Result<Result<Vec<Vec<f32>>, String>, EvaluationError> {
     let mut module = model.module().clone();
     let names = match mark(&mut module, &model.main_functions(), size) {
@@ -124,10 +127,11 @@ fn streams(
     };
     let probed = model.with_module(module);
     let streams = match probed.in_parts() {
-        true => by_token(&probed, &names, tokens)?,
-        false => at_once(&probed, &names, tokens)?,
+        true => by_token(&probed, &names, &calls.concat())?,
+        false => by_call(&probed, &names, calls)?,
     };
-    let right = |s: &Vec<f32>| s.len() == tokens.len() * size.hidden;
+    let tokens: usize = calls.iter().map(|c| c.len()).sum();
+    let right = |s: &Vec<f32>| s.len() == tokens * size.hidden;
     Ok(match streams.iter().all(right) {
         true => Ok(streams),
         false => Err("its layers give something else than a row for every token".into()),
@@ -167,16 +171,21 @@ fn mark(module: &mut Module, functions: &[String], size: DecoderSize) -> Result<
     Ok(names)
 }
 
-/// Of one function, in one call.
-fn at_once(
+/// Of one function.
+fn by_call(
     model: &Model,
     names: &[String],
-    tokens: &[Token],
+    calls: &[&[Token]],
 ) -> Result<Vec<Vec<f32>>, EvaluationError> {
     let mut engine = model.sequential()?;
-    engine.call(tokens)?;
-    let read = |name: &String| engine.output(name).unwrap_or_default();
-    Ok(names.iter().map(read).collect())
+    let mut streams = vec![Vec::new(); names.len()];
+    for call in calls {
+        engine.call(call)?;
+        for (name, stream) in names.iter().zip(&mut streams) {
+            stream.extend(engine.output(name).unwrap_or_default());
+        }
+    }
+    Ok(streams)
 }
 
 /// Of a model in parts, token by token.

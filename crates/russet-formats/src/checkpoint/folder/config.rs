@@ -40,6 +40,9 @@ const ACTIVATIONS: [(&str, Activation); 5] = [
 /// Keys that ask for something else than what is built where they are true.
 const REFUSED: [&str; 2] = ["attn_logit_softcapping", "quantization_config"];
 
+/// A config costs its own size to read, not that of the layers it claims.
+const MOST_LAYERS: usize = 4096;
+
 struct Reader<'a> {
     keys: &'a Keys<'a>,
     row: &'static Architecture,
@@ -56,6 +59,10 @@ pub(super) fn config(
 ) -> Result<DecoderConfig> {
     let hidden = keys.required("hidden_size")?;
     let layers = keys.required("num_hidden_layers")?;
+    if layers > MOST_LAYERS {
+        let why = format!("is {layers}; no more than {MOST_LAYERS} are expected");
+        return Err(keys.error("num_hidden_layers", why));
+    }
     let reader = Reader {
         keys,
         row,
@@ -392,7 +399,7 @@ impl Reader<'_> {
             _ => true,
         };
         let experts = Experts {
-            count: keys.required("num_experts")?,
+            count: self.expert_count()?,
             used: keys.required(used)?,
             width: keys.required("moe_intermediate_size")?,
             normalised,
@@ -403,6 +410,16 @@ impl Reader<'_> {
             return Err(keys.error(used, why));
         }
         Ok(Some(experts))
+    }
+
+    /// How many experts there are, under either of its names.
+    fn expert_count(&self) -> Result<usize> {
+        let keys = self.keys;
+        let other = keys.count("num_local_experts")?;
+        match (keys.has("num_experts"), other) {
+            (false, Some(count)) => Ok(count),
+            _ => keys.required("num_experts"),
+        }
     }
 
     /// What layer `i` does with each position alone.
