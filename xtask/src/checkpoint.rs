@@ -111,7 +111,9 @@ fn run(model: &Model, tokens: &[u32], sizes: &[usize]) -> Result<Vec<f32>, Failu
     let mut all = Vec::new();
     let mut rest = tokens;
     for size in sizes {
-        let (now, later) = rest.split_at_checked(*size).ok_or("a call beyond the tokens")?;
+        let (now, later) = rest
+            .split_at_checked(*size)
+            .ok_or("a call beyond the tokens")?;
         let view = engine.call(now)?;
         let mut row = vec![0.0; view.len() / now.len()];
         for i in 0..now.len() {
@@ -130,6 +132,14 @@ fn difference(got: &[f32], want: &[f32]) -> Result<f64, Failure> {
     }
     let one = |(a, b): (&f32, &f32)| f64::from(a - b).abs();
     // A NaN is as far off as can be.
-    let largest = got.iter().zip(want).map(one).fold(0.0, |a, d| if d > a || d.is_nan() { d } else { a });
-    Ok(if largest.is_nan() { f64::INFINITY } else { largest })
+    let largest = got
+        .iter()
+        .zip(want)
+        .map(one)
+        .fold(0.0, |a, d| if d > a || d.is_nan() { d } else { a });
+    Ok(if largest.is_nan() {
+        f64::INFINITY
+    } else {
+        largest
+    })
 }

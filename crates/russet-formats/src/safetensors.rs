@@ -220,7 +220,8 @@ fn checked(
 /// One tensor, which begins where the last one ended; why it cannot be so.
 fn one(item: &Item, last: u64, start: usize, data: usize) -> Result<TensorEntry, String> {
     let kind = KINDS.iter().find(|(name, _)| *name == item.dtype);
-    let (_, dtype) = *kind.ok_or_else(|| format!("elements of kind {:?} are not known", item.dtype))?;
+    let (_, dtype) =
+        *kind.ok_or_else(|| format!("elements of kind {:?} are not known", item.dtype))?;
     let [begin, end] = item.data_offsets;
     if begin != last || end < begin || end > data as u64 {
         return Err(format!(
@@ -287,14 +288,25 @@ mod tests {
             (one("[0,4]", "[2]", "F32"), 4, "in 4 bytes"),
             (one("[0,18446744073709551615]", huge, "U8"), 4, "of 4"),
             (one("[0,4]", huge, "F32"), 4, "in 4 bytes"),
-            (one("[0,4]", "[4611686018427387904,4]", "U8"), 4, "in 4 bytes"),
+            (
+                one("[0,4]", "[4611686018427387904,4]", "U8"),
+                4,
+                "in 4 bytes",
+            ),
             (one("[1,5]", "[1]", "F32"), 5, "where 0 is next"),
             (one("[4,0]", "[1]", "F32"), 4, "where 0 is next"),
             (one("[0,4]", "[-1]", "F32"), 4, "byte "),
             (one("[0,4]", "[1]", "F4"), 4, "\"F4\""),
             ("[1]".into(), 0, "byte "),
             ("".into(), 0, "EOF"),
-            (format!("{{{0},{0}}}", r#""a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}"#), 0, "twice"),
+            (
+                format!(
+                    "{{{0},{0}}}",
+                    r#""a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}"#
+                ),
+                0,
+                "twice",
+            ),
             ("[".repeat(100_000), 0, "byte "),
         ];
         for (header, data, why) in cases {

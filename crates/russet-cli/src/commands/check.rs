@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use russet::bench::{BenchOptions, Spread, bench};
 use russet::check::{Check, Layers, PROMPTS, check, layers};
-use russet::{EvaluationError, Model, ModelSource, OpenOptions, PlanQuery, Planned, Token, planned};
+use russet::{
+    EvaluationError, Model, ModelSource, OpenOptions, PlanQuery, Planned, Token, planned,
+};
 use serde_json::{Value, json};
 
 use super::eval::bar;
@@ -82,7 +84,10 @@ fn texts(args: &CheckArgs) -> Result<Vec<String>, Failure> {
     let mut texts = args.prompt.clone();
     if let Some(file) = &args.prompts {
         let all = Failure::reading(file, fs::read_to_string(file))?;
-        let lines = all.lines().enumerate().filter(|(_, l)| !l.trim().is_empty());
+        let lines = all
+            .lines()
+            .enumerate()
+            .filter(|(_, l)| !l.trim().is_empty());
         for (i, line) in lines {
             texts.push(line_text(file, i, line)?);
         }
@@ -97,9 +102,8 @@ fn texts(args: &CheckArgs) -> Result<Vec<String>, Failure> {
 fn line_text(file: &Path, number: usize, line: &str) -> Result<String, Failure> {
     match line.trim_start().starts_with('"') {
         false => Ok(line.to_owned()),
-        true => serde_json::from_str(line).map_err(|e| {
-            Failure::Wrong(format!("{}, line {}: {e}", file.display(), number + 1))
-        }),
+        true => serde_json::from_str(line)
+            .map_err(|e| Failure::Wrong(format!("{}, line {}: {e}", file.display(), number + 1))),
     }
 }
 
@@ -156,7 +160,9 @@ fn plans(package: &Model, args: &CheckArgs) -> Result<Vec<Planned>, Failure> {
     query.open = args.engine.options()?;
     query.depth = Some(0);
     let names = package.main_functions();
-    let each = names.iter().map(|name| planned(package.module(), name, &query));
+    let each = names
+        .iter()
+        .map(|name| planned(package.module(), name, &query));
     Ok(each.collect::<Result<_, _>>()?)
 }
 
@@ -242,11 +248,17 @@ impl Report<'_> {
         self.worst_layers(out)?;
         if let Some(speed) = &self.speed {
             let (prompt, generation) = (speed.prompt.median, speed.generation.median);
-            writeln!(out, "\n  prompt {prompt:.1} tokens/s, generation {generation:.1} tokens/s")?;
+            writeln!(
+                out,
+                "\n  prompt {prompt:.1} tokens/s, generation {generation:.1} tokens/s"
+            )?;
         }
         if self.other_words > 0 {
             let n = self.other_words;
-            writeln!(out, "\n  note: the package's own tokenizer cuts {n} of the prompts otherwise")?;
+            writeln!(
+                out,
+                "\n  note: the package's own tokenizer cuts {n} of the prompts otherwise"
+            )?;
         }
         for plan in &self.plans {
             writeln!(out)?;
@@ -257,7 +269,10 @@ impl Report<'_> {
     }
 
     fn worst_places(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "\n  worst tokens  prompt  place        KL     cosine  expected, got")?;
+        writeln!(
+            out,
+            "\n  worst tokens  prompt  place        KL     cosine  expected, got"
+        )?;
         for (prompt, place) in self.found.worst(WORST) {
             let [expected, got] = place.top.map(|token| self.text(token));
             writeln!(
@@ -284,7 +299,10 @@ impl Report<'_> {
             return writeln!(out, "\n  layers cannot be compared: {reason}");
         }
         let count = layers.compared.len();
-        writeln!(out, "\n  worst layers of {count}   mean cosine   worst (token)")?;
+        writeln!(
+            out,
+            "\n  worst layers of {count}   mean cosine   worst (token)"
+        )?;
         for layer in layers.worst(WORST) {
             writeln!(
                 out,

@@ -11,9 +11,7 @@ use super::config::{
     Activation, Attention, CacheShape, Frequencies, HasBiases, LARGEST, Layer, Mixer, Mlp, Rope,
 };
 use super::weights::{LayerPart, Linear, Part, Vector, Weights, converted};
-use super::{
-    Architecture, CheckpointError, DEFAULT_CONTEXT, DecoderConfig, Options, Result,
-};
+use super::{Architecture, CheckpointError, DEFAULT_CONTEXT, DecoderConfig, Options, Result};
 use crate::gguf::{Decoding, Gguf, GgufError, Metadata, Problem, TensorInfo};
 
 /// Reads `ARCHITECTURE.name` keys.

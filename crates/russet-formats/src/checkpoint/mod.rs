@@ -22,8 +22,8 @@ use crate::builder;
 use crate::gguf::Gguf;
 pub use architecture::{ARCHITECTURES, Architecture};
 pub use config::{
-    Activation, Attention, CacheShape, DecoderConfig, Delta, Experts, Frequencies, HasBiases, Layer,
-    Mixer, Mlp, PerLayer, Rope,
+    Activation, Attention, CacheShape, DecoderConfig, Delta, Experts, Frequencies, HasBiases,
+    Layer, Mixer, Mlp, PerLayer, Rope,
 };
 pub use error::{CheckpointError, Result};
 pub use folder::{CONFIG, Folder, INDEX, WEIGHTS, from_folder};

@@ -51,7 +51,9 @@ impl Layers {
     pub fn steepest(&self) -> Option<LayerDistance> {
         let before = self.compared.iter().map(|l| l.mean_cosine);
         let before = std::iter::once(1.0).chain(before);
-        let drops = before.zip(&self.compared).map(|(b, l)| (b - l.mean_cosine, *l));
+        let drops = before
+            .zip(&self.compared)
+            .map(|(b, l)| (b - l.mean_cosine, *l));
         let largest = drops.reduce(|a, b| if b.0 > a.0 { b } else { a });
         largest.map(|(_, layer)| layer)
     }
@@ -139,7 +141,11 @@ fn streams(
 }
 
 /// Makes the ends of layers outputs of some functions, which run one after another; why not, where they are not seen.
-fn mark(module: &mut Module, functions: &[String], size: DecoderSize) -> Result<Vec<String>, String> {
+fn mark(
+    module: &mut Module,
+    functions: &[String],
+    size: DecoderSize,
+) -> Result<Vec<String>, String> {
     if functions.is_empty() {
         return Err("it has no function that takes any token".into());
     }

@@ -96,7 +96,12 @@ impl<'a> Stream<'a> {
 pub(super) fn layer_ends(additions: &[usize], layers: usize) -> Option<Vec<usize>> {
     let each = additions.len().checked_div(layers)?;
     let whole = each > 0 && additions.len() == each * layers;
-    whole.then(|| additions.chunks(each).filter_map(|c| c.last().copied()).collect())
+    whole.then(|| {
+        additions
+            .chunks(each)
+            .filter_map(|c| c.last().copied())
+            .collect()
+    })
 }
 
 /// Values by the name of what they become as outputs.

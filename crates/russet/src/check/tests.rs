@@ -6,7 +6,9 @@ use super::*;
 use crate::{OpenOptions, Precision};
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures")
+        .join(name)
 }
 
 fn open(name: &str) -> Model {
@@ -18,15 +20,22 @@ fn open(name: &str) -> Model {
 /// The start of a conversation of any tokens.
 fn prompts(count: u32, vocab: u32) -> Vec<Vec<Token>> {
     let token = |i: u32| 3 + i * 7919 % (vocab - 3);
-    (0..count).map(|p| (0..20 + p).map(|i| token(p * 31 + i)).collect()).collect()
+    (0..count)
+        .map(|p| (0..20 + p).map(|i| token(p * 31 + i)).collect())
+        .collect()
 }
 
 fn checked(checkpoint: &Model, package: &Model, tokens: usize, vocab: u32) -> Check {
     let mut heard = 0;
-    let found = check(checkpoint, package, &prompts(3, vocab), tokens, &mut |n| heard = n);
+    let found = check(checkpoint, package, &prompts(3, vocab), tokens, &mut |n| {
+        heard = n
+    });
     let found = found.unwrap();
     assert_eq!((heard, found.prompts.len()), (3, 3));
-    assert_eq!(found.all.places, found.prompts.iter().map(|p| p.places.len()).sum());
+    assert_eq!(
+        found.all.places,
+        found.prompts.iter().map(|p| p.places.len()).sum::<usize>()
+    );
     found
 }
 
@@ -38,7 +47,10 @@ fn a_checkpoint_equals_itself() {
     assert!(Limits::default().allow(&found.all));
     let first = &found.prompts[0];
     let found = layers(&model, &model, &first.prompt, &first.continuation).unwrap();
-    assert_eq!((found.compared.len(), found.layers, found.reason), (6, 6, None));
+    assert_eq!(
+        (found.compared.len(), found.layers, found.reason),
+        (6, 6, None)
+    );
     assert!(found.compared.iter().all(|l| l.worst_cosine > 0.999_999));
 }
 
@@ -48,8 +60,17 @@ fn a_core_ml_package_is_judged_in_the_calls_it_is_used_with() {
     let (checkpoint, package) = (open("check/qwen3-lut4"), open("coreml/qwen3-lut4"));
     let found = checked(&checkpoint, &package, 12, 520);
     let (cosine, kl) = (found.all.mean_cosine, found.all.mean_divergence);
-    assert!((0.9..0.995).contains(&cosine) && (0.01..0.5).contains(&kl), "{cosine} {kl}");
-    assert!(!Limits { min_cosine: 0.999, ..Limits::default() }.allow(&found.all));
+    assert!(
+        (0.9..0.995).contains(&cosine) && (0.01..0.5).contains(&kl),
+        "{cosine} {kl}"
+    );
+    assert!(
+        !Limits {
+            min_cosine: 0.999,
+            ..Limits::default()
+        }
+        .allow(&found.all)
+    );
     let worst = found.worst(3);
     assert_eq!(worst.len(), 3);
     assert_eq!(worst[0].1.divergence, found.all.worst_divergence);
@@ -57,7 +78,10 @@ fn a_core_ml_package_is_judged_in_the_calls_it_is_used_with() {
     let found = layers(&checkpoint, &package, &first.prompt, &first.continuation).unwrap();
     let cosines: Vec<f64> = found.compared.iter().map(|l| l.mean_cosine).collect();
     assert_eq!(cosines.len(), 3);
-    assert!(cosines.is_sorted_by(|a, b| a > b) && cosines[2] > 0.9, "{cosines:?}");
+    assert!(
+        cosines.is_sorted_by(|a, b| a > b) && cosines[2] > 0.9,
+        "{cosines:?}"
+    );
     assert_eq!(found.worst(1)[0].layer, 2);
     assert!(found.steepest().is_some());
 }
@@ -70,11 +94,22 @@ fn a_bundle_that_is_wrong_behind_the_prompt_is_found_out() {
     let found = checked(&checkpoint, &bundle, 1, 48);
     assert!(found.all.mean_cosine > 0.99999, "{}", found.all.mean_cosine);
     let found = checked(&checkpoint, &bundle, 12, 48);
-    assert!(!Limits::default().allow(&found.all), "{}", found.all.mean_cosine);
-    let longest = found.prompts.iter().max_by_key(|p| p.continuation.len()).unwrap();
+    assert!(
+        !Limits::default().allow(&found.all),
+        "{}",
+        found.all.mean_cosine
+    );
+    let longest = found
+        .prompts
+        .iter()
+        .max_by_key(|p| p.continuation.len())
+        .unwrap();
     let found = layers(&checkpoint, &bundle, &longest.prompt, &longest.continuation).unwrap();
     let first = found.compared[0];
-    assert!(first.worst_cosine < 0.99 && first.worst_place >= longest.prompt.len(), "{first:?}");
+    assert!(
+        first.worst_cosine < 0.99 && first.worst_place >= longest.prompt.len(),
+        "{first:?}"
+    );
 }
 
 #[test]

@@ -26,7 +26,10 @@ fn difference(model: &Model, tokens: &[u32], sizes: &[usize], want: &[f32]) -> f
         let mut row = vec![0.0; view.len() / size];
         for i in 0..*size {
             view.read_row(i, &mut row);
-            let apart = row.iter().zip(rows.next().unwrap()).map(|(a, b)| (a - b).abs());
+            let apart = row
+                .iter()
+                .zip(rows.next().unwrap())
+                .map(|(a, b)| (a - b).abs());
             largest = apart.fold(largest, |a, d| if d <= a { a } else { d });
         }
         rest = &rest[*size..];
@@ -47,13 +50,21 @@ fn replay(record: &Path, precision: Precision) {
     let model = Model::open(record.with_extension(""), &options).unwrap();
     assert_eq!(model.source(), ModelSource::Checkpoint);
     let n = tokens.len();
-    let mut calls = vec![(vec![n], &whole), (vec![1; n], steps.as_ref().unwrap_or(&whole))];
+    let mut calls = vec![
+        (vec![n], &whole),
+        (vec![1; n], steps.as_ref().unwrap_or(&whole)),
+    ];
     if steps.is_none() {
         calls.push((vec![n / 3, n / 4, n - n / 3 - n / 4], &whole));
     }
     for (sizes, want) in calls {
         let apart = difference(&model, &tokens, &sizes, want);
-        assert!(apart <= 1e-4, "{}, {} calls: {apart}", record.display(), sizes.len());
+        assert!(
+            apart <= 1e-4,
+            "{}, {} calls: {apart}",
+            record.display(),
+            sizes.len()
+        );
     }
 }
 
@@ -96,6 +107,8 @@ fn what_is_missing_is_named() {
     open().unwrap();
     fs::remove_file(folder.join("model-00002-of-00003.safetensors")).unwrap();
     let error = open().unwrap_err();
-    assert!(matches!(&error, Error::Io { path, .. } if path.ends_with("model-00002-of-00003.safetensors")));
+    assert!(
+        matches!(&error, Error::Io { path, .. } if path.ends_with("model-00002-of-00003.safetensors"))
+    );
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -109,13 +109,7 @@ fn running(b: &mut Builder, config: &DecoderConfig) -> Vec<(&'static str, ValueI
     };
     let rows = config.deltas().count();
     let past = [rows, 1, delta.kernel - 1, delta.channels()];
-    let state = [
-        rows,
-        1,
-        delta.value_heads,
-        delta.key_dim,
-        delta.value_dim,
-    ];
+    let state = [rows, 1, delta.value_heads, delta.key_dim, delta.value_dim];
     let shapes: [&[usize]; 2] = [&past, &state];
     let each = RUNNING.into_iter().zip(shapes);
     each.map(|(name, shape)| (name, handle(b, config, name, shape)))

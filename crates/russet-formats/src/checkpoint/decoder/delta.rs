@@ -55,9 +55,7 @@ impl Decoder<'_> {
         let long = self.b.op(Concat, &[one, past, x])?;
         let zero = self.b.ints(&[0])?;
         let axis = self.b.int(0)?;
-        let begin = self
-            .b
-            .op(Concat, &[axis, zero, self.lengths.query, zero])?;
+        let begin = self.b.op(Concat, &[axis, zero, self.lengths.query, zero])?;
         let (end, steps) = (self.b.ints(&[END; 3])?, self.b.ints(&[1; 3])?);
         let kept = self.b.op(Slice, &[long, begin, end, steps])?;
         self.run(Which::Convolution, of.row, kept, 4)?;
@@ -67,7 +65,12 @@ impl Decoder<'_> {
         )?;
         let mut sum = None;
         for tap in 0..of.kernel {
-            let by: Vec<f32> = kernel.iter().skip(tap).step_by(of.kernel).copied().collect();
+            let by: Vec<f32> = kernel
+                .iter()
+                .skip(tap)
+                .step_by(of.kernel)
+                .copied()
+                .collect();
             let term = self.tap(long, tap, &by)?;
             sum = Some(match sum {
                 None => term,
@@ -81,9 +84,7 @@ impl Decoder<'_> {
     fn tap(&mut self, long: ValueId, tap: usize, by: &[f32]) -> Result<ValueId> {
         let (axis, end) = (self.b.int(0)?, self.b.ints(&[END])?);
         let shift = self.b.ints(&[extent(tap)])?;
-        let last = self
-            .b
-            .op(BroadcastingAdd, &[self.lengths.query, shift])?;
+        let last = self.b.op(BroadcastingAdd, &[self.lengths.query, shift])?;
         let end = self.b.op(Concat, &[axis, end, last, end])?;
         let begin = self.b.ints(&[0, extent(tap), 0])?;
         let steps = self.b.ints(&[1; 3])?;

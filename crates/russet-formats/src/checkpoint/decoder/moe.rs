@@ -62,12 +62,7 @@ impl Decoder<'_> {
     }
 
     /// The experts with the largest scores `[1, q, count]`.
-    pub(super) fn chosen(
-        &mut self,
-        layer: usize,
-        of: Experts,
-        scores: ValueId,
-    ) -> Result<Chosen> {
+    pub(super) fn chosen(&mut self, layer: usize, of: Experts, scores: ValueId) -> Result<Chosen> {
         let scores = self.b.op(Cast { to: DType::F32 }, &[scores])?;
         let axis = self.b.int(2)?;
         let shares = self.b.op(Softmax, &[scores, axis])?;

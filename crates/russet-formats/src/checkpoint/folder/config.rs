@@ -106,9 +106,8 @@ fn does(keys: &Keys<'_>, row: &Architecture, layers: usize) -> Result<Vec<Does>>
     let first = keys.number("max_window_layers")?.unwrap_or(0);
     let window = keys.number("sliding_window")?.is_some();
     let windowed = |yes: bool| if yes { Does::Window } else { Does::Full };
-    let every = |key: &str, default: usize| -> Result<usize> {
-        Ok(keys.count(key)?.unwrap_or(default))
-    };
+    let every =
+        |key: &str, default: usize| -> Result<usize> { Ok(keys.count(key)?.unwrap_or(default)) };
     let by_row: Box<dyn Fn(usize) -> Does> = match row.pattern {
         Pattern::Full => Box::new(|_| Does::Full),
         Pattern::Window => Box::new(move |_| windowed(window)),
@@ -126,10 +125,20 @@ fn does(keys: &Keys<'_>, row: &Architecture, layers: usize) -> Result<Vec<Does>>
             })
         }
     };
-    let lists = !matches!(row.pattern, Pattern::Full | Pattern::Window | Pattern::WindowIfUsed);
-    let listed = if lists { keys.list("layer_types")? } else { None };
+    let lists = !matches!(
+        row.pattern,
+        Pattern::Full | Pattern::Window | Pattern::WindowIfUsed
+    );
+    let listed = if lists {
+        keys.list("layer_types")?
+    } else {
+        None
+    };
     let mut all: Vec<Does> = match listed {
-        Some(list) => list.iter().map(|v| named(keys, row, v)).collect::<Result<_>>()?,
+        Some(list) => list
+            .iter()
+            .map(|v| named(keys, row, v))
+            .collect::<Result<_>>()?,
         None => (0..layers).map(by_row).collect(),
     };
     if all.len() != layers {
@@ -147,11 +156,15 @@ fn named(keys: &Keys<'_>, row: &Architecture, value: &Value) -> Result<Does> {
     let linear = matches!(row.pattern, Pattern::LinearExcept(..));
     let found = DOES.iter().find(|(n, _)| *n == name);
     match found {
-        Some((_, Does::Linear)) if !linear => {
-            Err(keys.error("layer_types", format!("has {name:?}, which this family has not")))
-        }
+        Some((_, Does::Linear)) if !linear => Err(keys.error(
+            "layer_types",
+            format!("has {name:?}, which this family has not"),
+        )),
         Some((_, does)) => Ok(*does),
-        None => Err(keys.error("layer_types", format!("has {value}, which is not supported"))),
+        None => Err(keys.error(
+            "layer_types",
+            format!("has {value}, which is not supported"),
+        )),
     }
 }
 
@@ -167,9 +180,10 @@ impl Reader<'_> {
         self.keys.get("hidden_act");
         let name = named.unwrap_or(default);
         let found = ACTIVATIONS.iter().find(|(n, _)| *n == name);
-        found
-            .map(|(_, a)| *a)
-            .ok_or_else(|| self.keys.error(key, format!("is {name:?}, which is not supported")))
+        found.map(|(_, a)| *a).ok_or_else(|| {
+            self.keys
+                .error(key, format!("is {name:?}, which is not supported"))
+        })
     }
 
     fn biases(&self) -> Result<HasBiases> {
@@ -206,7 +220,9 @@ impl Reader<'_> {
     fn same_as_built(&self) -> Result<()> {
         let qwen3_5 = self.row.gated;
         if qwen3_5 && self.keys.truth("attn_output_gate")? == Some(false) {
-            return Err(self.keys.error("attn_output_gate", "is false, which is not supported"));
+            return Err(self
+                .keys
+                .error("attn_output_gate", "is false, which is not supported"));
         }
         let both_ways = self.keys.get("use_bidirectional_attention");
         match both_ways {
@@ -232,7 +248,10 @@ impl Reader<'_> {
             let mixer = if let (Does::Linear, Some(delta)) = (does, delta) {
                 rows.push((0, 0));
                 deltas += 1;
-                Mixer::Delta(Delta { row: deltas - 1, ..delta })
+                Mixer::Delta(Delta {
+                    row: deltas - 1,
+                    ..delta
+                })
             } else {
                 let at = usize::from(*does == Does::Full);
                 let owner = own.get(i).copied().unwrap_or(i);
@@ -290,7 +309,11 @@ impl Reader<'_> {
             let same = keys.flag("attention_k_eq_v")?;
             if does == Does::Full {
                 head_dim = if wide > 0 { wide } else { head_dim };
-                kv_heads = if same { few.unwrap_or(kv_heads) } else { kv_heads };
+                kv_heads = if same {
+                    few.unwrap_or(kv_heads)
+                } else {
+                    kv_heads
+                };
             }
         }
         if !heads.is_multiple_of(kv_heads) {
@@ -363,7 +386,10 @@ impl Reader<'_> {
             kernel: of("linear_conv_kernel_dim")?,
         };
         if !delta.value_heads.is_multiple_of(delta.key_heads) {
-            let why = format!("is {}, which {} cannot serve", delta.value_heads, delta.key_heads);
+            let why = format!(
+                "is {}, which {} cannot serve",
+                delta.value_heads, delta.key_heads
+            );
             return Err(self.keys.error("linear_num_value_heads", why));
         }
         match delta.kernel {

@@ -193,8 +193,7 @@ impl<'a> Keys<'a> {
             return Ok(None);
         };
         let text = value.as_str();
-        text.map(Some)
-            .ok_or_else(|| self.error(name, "is no text"))
+        text.map(Some).ok_or_else(|| self.error(name, "is no text"))
     }
 
     pub(super) fn list(&self, name: &str) -> Result<Option<&'a [Value]>> {

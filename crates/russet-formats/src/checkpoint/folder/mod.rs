@@ -69,7 +69,11 @@ impl Folder {
             source,
         })?;
         for (tensor, _) in file.tensors() {
-            if self.by_name.insert(tensor.into(), self.files.len()).is_some() {
+            if self
+                .by_name
+                .insert(tensor.into(), self.files.len())
+                .is_some()
+            {
                 return Err(CheckpointError::Tensor {
                     file: name,
                     name: tensor.into(),
@@ -130,7 +134,9 @@ fn shards(bytes: &[u8]) -> Result<Vec<(String, String)>> {
         let name = file.as_str();
         let name = name.filter(|n| n.ends_with(".safetensors") && !n.contains(['/', '\\']));
         let name = name.ok_or_else(|| {
-            wrong(&format!("{tensor:?} is in {file}, which is no file beside it"))
+            wrong(&format!(
+                "{tensor:?} is in {file}, which is no file beside it"
+            ))
         })?;
         Ok((tensor.clone(), name.to_owned()))
     };

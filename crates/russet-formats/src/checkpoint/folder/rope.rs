@@ -93,7 +93,9 @@ pub(super) fn rope(
     }
     let rope = make(&spelling, Head { width, dims })?;
     if !finite(&rope) {
-        return Err(error(format!("{name:?} gives frequencies that are no numbers")));
+        return Err(error(format!(
+            "{name:?} gives frequencies that are no numbers"
+        )));
     }
     if let Some(scaling) = &spelling.scaling {
         scaling.all_asked()?;
@@ -118,7 +120,10 @@ impl<'a> Spelling<'a> {
         let part = keys.float("partial_rotary_factor")?;
         let longest = length(keys, "max_position_embeddings")?;
         let top = optional_length(keys, "original_max_position_embeddings")?;
-        let (old, new) = (keys.object("rope_scaling")?, keys.object("rope_parameters")?);
+        let (old, new) = (
+            keys.object("rope_scaling")?,
+            keys.object("rope_parameters")?,
+        );
         let two = row.name == "gemma3" || row.gemma4;
         let new = new.map(|new| chosen(new, kind)).transpose()?.flatten();
         let (scaling, base) = match (two, kind) {
@@ -130,9 +135,9 @@ impl<'a> Spelling<'a> {
         let own = |name| scaling.as_ref().map_or(Ok(None), |s| s.positive(name));
         let base = own("rope_theta")?.unwrap_or(base);
         let partial = own("partial_rotary_factor")?.or(part).unwrap_or(1.0);
-        let inner = scaling
-            .as_ref()
-            .map_or(Ok(None), |s| optional_length(s, "original_max_position_embeddings"))?;
+        let inner = scaling.as_ref().map_or(Ok(None), |s| {
+            optional_length(s, "original_max_position_embeddings")
+        })?;
         Ok(Self {
             scaling,
             base,
@@ -320,9 +325,8 @@ fn yarn_range(of: &Spelling<'_>, dims: usize, original: f64) -> Result<(f64, f64
     let slow = or(of.number("beta_slow")?, 1.0);
     let truncate = of.scaling.as_ref().map(|s| s.truth("truncate"));
     let truncate = truncate.transpose()?.flatten().unwrap_or(true);
-    let pair = |turns: f64| {
-        dims as f64 * (original / (turns * 2.0 * PI)).ln() / (2.0 * of.base.ln())
-    };
+    let pair =
+        |turns: f64| dims as f64 * (original / (turns * 2.0 * PI)).ln() / (2.0 * of.base.ln());
     let (mut low, mut high) = (pair(fast), pair(slow));
     if truncate {
         (low, high) = (low.floor(), high.ceil());

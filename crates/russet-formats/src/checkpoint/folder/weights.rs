@@ -52,7 +52,10 @@ const VECTORS: &[(Vector, &str)] = &[
     (Vector::KeyNorm, "self_attn.k_norm.weight"),
     (Vector::DenseOutNorm, "post_feedforward_layernorm_1.weight"),
     (Vector::ExpertsNorm, "pre_feedforward_layernorm_2.weight"),
-    (Vector::ExpertsOutNorm, "post_feedforward_layernorm_2.weight"),
+    (
+        Vector::ExpertsOutNorm,
+        "post_feedforward_layernorm_2.weight",
+    ),
     (Vector::RouterScale, "router.scale"),
     (Vector::ExpertScale, "router.per_expert_scale"),
     (Vector::DeltaKernel, "linear_attn.conv1d.weight"),
@@ -187,7 +190,10 @@ impl<'a> FolderWeights<'a> {
                 vec![Place::all(format!("{before}{name}"), shape)]
             }
             LayerPart::Bias(linear) => {
-                vec![Place::all(format!("{before}{}.bias", found(LINEARS, linear)), shape)]
+                vec![Place::all(
+                    format!("{before}{}.bias", found(LINEARS, linear)),
+                    shape,
+                )]
             }
             LayerPart::Linear(linear) => self.linear_places(layer, before, linear, shape),
         }
@@ -300,10 +306,18 @@ fn elsewhere(name: &str) -> bool {
 /// config says that there is none (transformers 5).
 pub(super) fn has_head(folder: &Folder) -> Result<bool> {
     let (model, head) = prefix(folder)?;
-    let pair = [format!("{head}{HEAD}"), format!("{model}embed_tokens.weight")];
+    let pair = [
+        format!("{head}{HEAD}"),
+        format!("{model}embed_tokens.weight"),
+    ];
     let [head, table] = pair.map(|name| folder.tensor(&name).map(|(_, file, t)| (t, file.data(t))));
-    Ok(head.is_some() && head.as_ref().map(|h| (h.0.dtype, &h.0.shape, h.1.as_deref()))
-        != table.as_ref().map(|t| (t.0.dtype, &t.0.shape, t.1.as_deref())))
+    Ok(head.is_some()
+        && head
+            .as_ref()
+            .map(|h| (h.0.dtype, &h.0.shape, h.1.as_deref()))
+            != table
+                .as_ref()
+                .map(|t| (t.0.dtype, &t.0.shape, t.1.as_deref())))
 }
 
 /// The name that an output matrix has which equals the embedding.
