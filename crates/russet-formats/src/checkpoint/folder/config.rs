@@ -102,9 +102,13 @@ pub(super) fn config(
 
 /// What every layer does: as listed, or by the family's pattern.
 fn does(keys: &Keys<'_>, row: &Architecture, layers: usize) -> Result<Vec<Does>> {
-    let used = keys.flag("use_sliding_window")?;
-    let first = keys.number("max_window_layers")?.unwrap_or(0);
-    let window = keys.number("sliding_window")?.is_some();
+    let windows = !matches!(row.pattern, Pattern::Full | Pattern::LinearExcept(..));
+    let (mut used, mut first, mut window) = (false, 0, false);
+    if windows {
+        used = keys.flag("use_sliding_window")?;
+        first = keys.number("max_window_layers")?.unwrap_or(0);
+        window = keys.number("sliding_window")?.is_some();
+    }
     let windowed = |yes: bool| if yes { Does::Window } else { Does::Full };
     let every =
         |key: &str, default: usize| -> Result<usize> { Ok(keys.count(key)?.unwrap_or(default)) };
