@@ -234,7 +234,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     (
         "qwen3_moe-1",
         r#"{"num_local_experts": 1000000}"#,
-        "experts.6.gate_proj.weight\" is missing",
+        "[6, 32] where [1000000, 32] is needed",
     ),
 ];
 
