@@ -33,27 +33,27 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// What is judged: a bundle, a folder of Core ML packages, a GGUF file or a name
+    /// A bundle, a folder of Core ML packages, a GGUF file or a name
     pub(crate) package: String,
     /// The checkpoint it was made from, a Hugging Face folder
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) hf: String,
-    /// A text to continue; may be given several times [default: four short ones]
+    /// A text to continue, several times if need be [default: four]
     #[arg(long, value_name = "TEXT")]
     pub(crate) prompt: Vec<String>,
-    /// A file of such texts, one a line; in quotes, as JSON has them, with line breaks
+    /// A file of such texts, one a line, or JSON texts in quotes
     #[arg(long, value_name = "FILE")]
     pub(crate) prompts: Option<PathBuf>,
     /// Tokens after every prompt
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tokens: u32,
-    /// Compare the residual stream after every layer as well, and tell the worst layers
+    /// Compare what every layer leaves as well, and tell the worst
     #[arg(long)]
     pub(crate) layers: bool,
     /// Measure how fast the package reads prompts and generates
     #[arg(long)]
     pub(crate) bench: bool,
-    /// Show every step of the package's functions with its kernel and share of the time
+    /// Show every step: kernel, kind, share of the time
     #[arg(long)]
     pub(crate) plan: bool,
     /// Fail below this mean cosine
