@@ -69,7 +69,7 @@ fn the_report_has_what_was_asked_for() {
 #[test]
 fn a_reference_is_a_checkpoint() {
     let bundle = fixture("check/llama");
-    let refused = complaint(&russet(&[&"check", &bundle, &"--hf", &bundle]));
+    let refused = complaint(&russet(&[&"check", &bundle, &"--hf", &bundle]), 2);
     assert!(refused.contains("is no checkpoint"), "{refused}");
 }
 
