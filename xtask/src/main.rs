@@ -6,6 +6,7 @@
 
 mod answer;
 mod caller;
+mod checkpoint;
 mod compare;
 mod coreml;
 mod coreml_ops;
@@ -105,6 +106,14 @@ enum Conformance {
         #[arg(long, conflicts_with = "compute")]
         fast: bool,
     },
+    /// Compare every checkpoint DIR/NAME with what transformers computed, NAME.safetensors
+    Checkpoint {
+        /// Checkpoints and recordings
+        folder: PathBuf,
+        /// In fast precision
+        #[arg(long)]
+        fast: bool,
+    },
     /// Compute the operations of every Core ML package DIR/GROUP.mlpackage and compare them with GROUP.safetensors
     CoremlOps {
         /// The suite
@@ -167,6 +176,7 @@ fn conformance(suite: Conformance) -> Result<Tally, Failure> {
             compute,
             fast,
         } => coreml::replay_all(&folder, coreml::Mode { compute, fast }),
+        Conformance::Checkpoint { folder, fast } => checkpoint::replay_all(&folder, fast),
         Conformance::CoremlOps { folder } => coreml_ops::replay_all(&folder),
         Conformance::Answer {
             bundle,

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod check;
 mod constraint;
 mod eval;
 mod run;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use russet::{EngineError, EngineVariant, OpenOptions};
 
+pub(crate) use check::CheckArgs;
 pub(crate) use constraint::ConstraintArgs;
 pub(crate) use eval::{
     ChoicesArgs, CompareArgs, ContinuationArgs, EvalCommand, PerplexityArgs, SchemasArgs, TextArgs,
@@ -41,6 +43,8 @@ MODEL is one of
   a bare asset    a folder NAME.aimodel (no tokenizer: only `inspect` makes
                   sense of it)
   a GGUF file     of the llama architecture
+  a checkpoint    a Hugging Face folder with config.json, model.safetensors or
+                  its shards, and tokenizer.json; computed in float32
   a name          looked for in the folders of COREAI_MODEL_PATH (separated by
                   colons), else in ., ./exports and ~/.coreai-models; then
                   among the downloads: smollm2, hf:OWNER/NAME
@@ -133,6 +137,9 @@ pub(crate) enum Command {
     /// Judge a model by the probabilities it gives
     #[command(subcommand, after_help = MODELS)]
     Eval(EvalCommand),
+    /// Judge a package by the checkpoint it was made from, token by token
+    #[command(after_help = check::CHECK)]
+    Check(CheckArgs),
     /// Find what is wrong with a bundle, and say how to mend it
     #[command(after_help = AUDIT)]
     Audit(AuditArgs),

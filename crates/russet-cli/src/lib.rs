@@ -111,6 +111,7 @@ impl CommandLine {
             Command::Call(args) => commands::call::call(args).map(done),
             Command::Bench(args) => commands::bench::bench(args).map(done),
             Command::Eval(args) => commands::eval::eval(args),
+            Command::Check(args) => commands::check::check_package(args),
             Command::Audit(args) => commands::audit::audit_bundle(args),
             Command::Retarget(args) => commands::retarget::retarget(args).map(done),
             Command::Pull(args) => commands::pull::pull(args).map(done),

@@ -20,3 +20,4 @@ mod builder;
 pub mod checkpoint;
 pub mod coreml;
 pub mod gguf;
+pub mod safetensors;

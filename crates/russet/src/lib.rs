@@ -17,6 +17,8 @@ pub mod audit;
 pub mod bench;
 pub mod bundle;
 mod call;
+pub mod check;
+mod checkpoint;
 mod choose;
 mod coreml;
 pub mod detokenize;
@@ -40,6 +42,7 @@ pub mod tokenizer;
 pub use audit::{AuditOptions, audit};
 pub use bundle::{BundleError, LanguageBundle, ModelBundle};
 pub use call::{CallError, Function, Results};
+pub use checkpoint::{build_checkpoint_in, read_checkpoint_in};
 pub use choose::{Record, TokenLogits};
 pub use coreml::{is_package, read_coreml_in};
 pub use engine::{

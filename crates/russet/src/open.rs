@@ -1,5 +1,5 @@
-//! Opening a model: a bundle (a folder, a zip archive, any [`Source`]), a bare `.aimodel`, a GGUF file, or a folder of Core ML
-//! packages in ANEMLL's layout.
+//! Opening a model: a bundle (a folder, a zip archive, any [`Source`]), a bare `.aimodel`, a GGUF file, a folder of Core ML
+//! packages in ANEMLL's layout, or a Hugging Face checkpoint.
 
 use std::fs;
 use std::io::Read;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use russet_formats::aimodel::{self, AimodelAsset};
-use russet_formats::checkpoint;
+use russet_formats::checkpoint as formats;
 use russet_formats::coreml::CoremlError;
 use russet_formats::gguf::{self, Gguf, GgufTokenizer};
 use russet_graph::exec::{CacheKind, Plan, PlanError, Precision};
@@ -23,6 +23,7 @@ use crate::bundle::{
     AnemllBundle, ArchiveSource, BundleError, DirectorySource, LanguageBundle, Source, inside,
     regular,
 };
+use crate::checkpoint;
 use crate::coreml;
 use crate::engine::{
     AnemllEngine, Engine, EngineError, EngineVariant, KvCacheStrategy, SequentialEngine, Token,
@@ -62,7 +63,7 @@ pub enum Error {
     },
     /// A file of another kind.
     #[error(
-        "{0} is no model: russet reads bundles (folders or zip archives with a metadata.json), folders of Core ML packages (with a meta.yaml), .aimodel folders and GGUF files"
+        "{0} is no model: russet reads bundles (folders or zip archives with a metadata.json), folders of Core ML packages (with a meta.yaml), checkpoints (folders with a config.json and model.safetensors), .aimodel folders and GGUF files"
     )]
     NoModel(PathBuf),
     /// A model asset that is broken.
@@ -102,7 +103,7 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         #[source]
-        source: checkpoint::CheckpointError,
+        source: formats::CheckpointError,
     },
     /// A graph that breaks a rule.
     #[error("the program is inconsistent: {0}")]
@@ -146,7 +147,8 @@ pub struct OpenOptions {
     /// How closely to follow the file's arithmetic; fast by default.
     pub precision: Precision,
     /// Compute in f32 what the file says in f16, states included; weights keep their values. Wants exact precision, and costs
-    /// memory and time: it tells errors of a program from those of its arithmetic. Of Core ML packages only.
+    /// memory and time: it tells errors of a program from those of its arithmetic. Of Core ML packages only; checkpoints are
+    /// computed so in any case.
     pub float32: bool,
     /// Read weights where the file's map has them, and keep no copy in another layout: less memory, slower products.
     pub no_repack: bool,
@@ -186,6 +188,8 @@ pub enum ModelSource {
     Coreml,
     /// A folder of Core ML packages in ANEMLL's layout.
     Anemll,
+    /// A Hugging Face checkpoint: weights with a config.
+    Checkpoint,
 }
 
 /// Kinds of folders by the extension of their names.
@@ -196,7 +200,8 @@ const FOLDERS: [(&str, ModelSource); 3] = [
 ];
 
 impl ModelSource {
-    /// What is at a path: a folder is a bundle, ANEMLL's where it has a `meta.yaml` and no `metadata.json`, or an asset or package
+    /// What is at a path: a folder is a bundle; without a `metadata.json`, ANEMLL's where it has a `meta.yaml`, and a checkpoint where
+    /// it has a `config.json` and `model.safetensors` or the index of its shards; or an asset or package
     /// where its name ends in `.aimodel`, `.mlpackage` or `.mlmodelc`; a file is a GGUF file or a zip archive where its name or its first bytes
     /// say so.
     ///
@@ -215,9 +220,13 @@ impl ModelSource {
         if kind.is_dir() {
             let folder = DirectorySource::new(path);
             let files: &dyn Source = &folder;
-            let anemll = AnemllBundle::is_at(files) && !files.exists("metadata.json");
             let named = FOLDERS.iter().find(|(end, _)| ends(end));
-            let otherwise = if anemll { Self::Anemll } else { Self::Bundle };
+            let otherwise = match files {
+                _ if files.exists("metadata.json") => Self::Bundle,
+                _ if AnemllBundle::is_at(files) => Self::Anemll,
+                _ if checkpoint::is_at(files) => Self::Checkpoint,
+                _ => Self::Bundle,
+            };
             return Ok(named.map_or(otherwise, |(_, kind)| *kind));
         }
         if ends("gguf") {
@@ -261,6 +270,25 @@ pub struct Model {
     runnable: Arc<Runnable>,
     fingerprint: Arc<OnceLock<String>>,
     words: Arc<Words>,
+    decoder: Option<DecoderSize>,
+}
+
+/// The size of a decoder whose config was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DecoderSize {
+    /// Width of the residual stream.
+    pub(crate) hidden: usize,
+    /// Layers.
+    pub(crate) layers: usize,
+}
+
+impl DecoderSize {
+    fn of(config: &formats::DecoderConfig) -> Option<Self> {
+        Some(Self {
+            hidden: config.hidden,
+            layers: config.layers.len(),
+        })
+    }
 }
 
 /// What turns text into tokens and back.
@@ -371,6 +399,7 @@ impl Model {
             ModelSource::Gguf => Self::open_gguf(path, options),
             ModelSource::Asset => Self::open_asset(path, options),
             ModelSource::Anemll => Self::open_anemll(&DirectorySource::new(path), options),
+            ModelSource::Checkpoint => Self::open_checkpoint(&DirectorySource::new(path), options),
             ModelSource::Coreml => Err(Error::Missing(format!(
                 "{}: one package is a part of a model; open the folder with the meta.yaml that names it",
                 path.display()
@@ -445,12 +474,33 @@ impl Model {
         Ok(this.with(words))
     }
 
+    /// Opens a Hugging Face checkpoint: in f32, whatever its weights are kept in.
+    ///
+    /// # Errors
+    /// As for [`Model::open`].
+    pub fn open_checkpoint(source: &dyn Source, options: &OpenOptions) -> Result<Self, Error> {
+        let config = optional_json(source, formats::CONFIG)?;
+        let ids = config.as_ref().map(stop_ids).unwrap_or_default();
+        let (this, words) = beside(
+            || Words::of_folder(source, "", &ids),
+            || {
+                let folder = checkpoint::read_checkpoint_in(source)?;
+                let model = checkpoint::build_checkpoint_in(source, &folder, context(options))?;
+                let (context, decoder) = (model.config.context, DecoderSize::of(&model.config));
+                let runnable = Runnable::new(model.module, MAIN, context, options)?;
+                let name = source.location().file_name().unwrap_or_default();
+                let name = name.to_string_lossy().into_owned();
+                let this = Self::new(name, ModelSource::Checkpoint, runnable);
+                Ok(Self { decoder, ..this })
+            },
+        )?;
+        Ok(this.with(words))
+    }
+
     fn open_gguf(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
         let file = read_gguf(path)?;
-        let context = checkpoint::Options {
-            context: options.max_context,
-        };
-        let model = checkpoint::from_gguf(&file, context).map_err(|source| Error::Checkpoint {
+        let context = context(options);
+        let model = formats::from_gguf(&file, context).map_err(|source| Error::Checkpoint {
             path: path.into(),
             source,
         })?;
@@ -483,6 +533,7 @@ impl Model {
             runnable: Arc::new(runnable),
             fingerprint: Arc::default(),
             words: Arc::default(),
+            decoder: None,
         }
     }
 
@@ -541,6 +592,30 @@ impl Model {
     /// The program.
     pub fn module(&self) -> &Module {
         &self.runnable.module
+    }
+
+    /// Its size, where a config told it.
+    pub(crate) fn decoder(&self) -> Option<DecoderSize> {
+        self.decoder
+    }
+
+    /// The functions that take single tokens, in the order they run; none where all take several.
+    pub fn main_functions(&self) -> Vec<String> {
+        self.runnable.main_functions()
+    }
+
+    /// Whether several programs run one after another.
+    pub(crate) fn in_parts(&self) -> bool {
+        self.runnable.in_parts()
+    }
+
+    /// The same model with another program, which is planned when it is needed.
+    pub(crate) fn with_module(&self, module: Module) -> Self {
+        Self {
+            runnable: Arc::new(self.runnable.with_module(module)),
+            fingerprint: Arc::default(),
+            ..self.clone()
+        }
     }
 
     /// The plan of the function that runs; `None` for a model whose functions have fixed shapes, which has many.
@@ -690,6 +765,14 @@ impl Model {
     /// Those of [`Model::engine`].
     pub fn session(&self) -> Result<Session, Error> {
         Ok(Session::new(self.clone(), self.engine()?))
+    }
+}
+
+/// How long the caches of a checkpoint are.
+fn context(options: &OpenOptions) -> formats::Options {
+    formats::Options {
+        context: options.max_context,
+        ..formats::Options::default()
     }
 }
 

@@ -20,6 +20,9 @@ use crate::open::{Error, OpenOptions};
 /// The function that only fills states, where a dynamic model has it (F 10).
 const PREFILL: &str = "prefill";
 
+/// The end of names of functions for single tokens, of models in parts.
+const INFER: &str = ".infer";
+
 /// How the functions are planned.
 #[derive(Clone, Debug)]
 enum Functions {
@@ -158,6 +161,39 @@ impl Runnable {
             main: plan(&self.main)?,
             prefill: prefill.then(|| plan(PREFILL)).transpose()?,
         })
+    }
+
+    /// The same with another program.
+    pub(crate) fn with_module(&self, module: Module) -> Self {
+        Self {
+            module: Arc::new(module),
+            pool: self.pool.clone(),
+            variant: self.variant,
+            main: self.main.clone(),
+            wanted: self.wanted.clone(),
+            options: self.options.clone(),
+            parts: self.parts.clone(),
+            functions: Mutex::new(None),
+        }
+    }
+
+    /// Whether several programs run one after another.
+    pub(crate) fn in_parts(&self) -> bool {
+        self.parts.is_some()
+    }
+
+    /// The functions that take single tokens, in the order they run; none where all take several.
+    pub(crate) fn main_functions(&self) -> Vec<String> {
+        let names = || self.module.functions().map(|g| &*g.name);
+        if !self.in_parts() {
+            let dynamic = self.variant != EngineVariant::StaticShape;
+            return Vec::from_iter(dynamic.then(|| self.main.clone()));
+        }
+        // Of a part with several functions, the one for single tokens.
+        let part = |name: &str| name.split('.').next().map(str::to_owned);
+        let alone = |name: &str| names().filter(|n| part(n) == part(name)).count() == 1;
+        let single = names().filter(|n| n.ends_with(INFER) || alone(n));
+        single.map(str::to_owned).collect()
     }
 
     /// Plans the functions, unless they are.

@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod call;
 pub(crate) mod chat;
+pub(crate) mod check;
 mod constraint;
 pub(crate) mod eval;
 pub(crate) mod inspect;

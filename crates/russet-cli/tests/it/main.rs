@@ -3,6 +3,7 @@
 mod audit;
 mod bench;
 mod call;
+mod check;
 mod coreml;
 mod eval;
 mod inspect;

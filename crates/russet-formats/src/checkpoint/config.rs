@@ -1,221 +1,215 @@
-//! The numbers of a decoder, from the metadata of a file.
+//! The numbers of a decoder, whatever file they come from.
+
+use std::sync::Arc;
 
 use russet_graph::types::DType;
 
-use super::weights::{LayerPart, Part};
-use super::{Architecture, DEFAULT_CONTEXT, Options, Result};
-use crate::gguf::{Decoding, Gguf, GgufError, Metadata, Problem};
-
 /// No number of a config is larger: products of three stay countable.
-const LARGEST: u64 = 1 << 20;
+pub(super) const LARGEST: u64 = 1 << 20;
 
 /// The numbers of a decoder-only transformer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecoderConfig {
-    /// The type weights, activations and caches have in the program.
+    /// The type weights, activations and states have in the program.
     pub dtype: DType,
     /// Tokens of the vocabulary.
     pub vocab: usize,
     /// Width of the residual stream.
     pub hidden: usize,
-    /// Layers.
-    pub layers: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key and value heads.
-    pub kv_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// Width of the gated part of a layer.
-    pub intermediate: usize,
+    /// What every layer does.
+    pub layers: Vec<Layer>,
+    /// The caches of keys and values that attending layers have rows in: one, or one for each of two kinds of heads.
+    pub caches: Vec<CacheShape>,
     /// Positions the caches hold.
     pub context: usize,
     /// Added to the mean square before its root is taken.
     pub norm_eps: f64,
-    /// Base of the rotary frequencies.
-    pub rope_base: f64,
-    /// Positions are multiplied by this before rotation.
-    pub rope_scale: f64,
+    /// What the gated parts apply to their gates.
+    pub activation: Activation,
     /// Whether the embedding is the output matrix as well.
     pub tied: bool,
+    /// Logits beyond this are bent towards it: `cap · tanh(x / cap)`.
+    pub logit_cap: Option<f64>,
+    /// The second embedding, with a row of its own for every layer.
+    pub per_layer: Option<PerLayer>,
+    /// Whether projections have biases.
+    pub biases: HasBiases,
+    /// Whether heads are turned by neighbours as pairs. GGUF's converter permutes the rows of llama's query and key weights so
+    /// that this is right for them; Hugging Face's own order pairs the halves.
+    pub rope_interleaved: bool,
 }
 
-/// Reads `ARCHITECTURE.name` keys.
-struct Keys<'a> {
-    metadata: &'a Metadata,
-    prefix: &'static str,
+/// Which projections have biases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HasBiases {
+    /// Queries, keys and values.
+    pub inputs: bool,
+    /// The attention's output.
+    pub output: bool,
+    /// The gated part.
+    pub mlp: bool,
 }
 
-impl Keys<'_> {
-    fn key(&self, name: &str) -> String {
-        format!("{}.{name}", self.prefix)
-    }
+/// A function of one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `x · σ(x)`.
+    Silu,
+    /// `x · Φ(x)`.
+    Gelu,
+    /// The same by a hyperbolic tangent.
+    GeluTanh,
+}
 
-    fn error(&self, name: &str, why: String) -> GgufError {
-        self.metadata.error(&self.key(name), Problem::Value(why))
-    }
+/// Rows of keys or values: `[rows, 1, kv_heads, context, head_dim]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheShape {
+    /// Layers that write to it.
+    pub rows: usize,
+    /// Heads of keys and values.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+}
 
-    /// A number from 1 to [`LARGEST`], where the key is there.
-    fn optional(&self, name: &str) -> Result<Option<usize>> {
-        let Some(value) = self.metadata.u64(&self.key(name))? else {
-            return Ok(None);
-        };
-        let fits = usize::try_from(value)
-            .ok()
-            .filter(|v| (1..=LARGEST).contains(&(*v as u64)));
-        Ok(Some(fits.ok_or_else(|| {
-            self.error(name, format!("is {value}, which is outside 1 to {LARGEST}"))
-        })?))
-    }
+/// A layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    /// How positions exchange something.
+    pub mixer: Mixer,
+    /// What each position does alone.
+    pub mlp: Mlp,
+}
 
-    fn required(&self, name: &str) -> Result<usize> {
-        let value = self.optional(name)?;
-        Ok(self.metadata.required(&self.key(name), value)?)
-    }
+/// How positions exchange something.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mixer {
+    /// Attention.
+    Attention(Attention),
+    /// The gated delta rule.
+    Delta(Delta),
+}
 
-    fn float(&self, name: &str) -> Result<Option<f64>> {
-        let Some(value) = self.metadata.f64(&self.key(name))? else {
-            return Ok(None);
-        };
-        let usable = value.is_finite() && value > 0.0;
-        if usable {
-            Ok(Some(value))
-        } else {
-            Err(self.error(name, format!("is {value}")).into())
-        }
-    }
+/// Attention of a layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attention {
+    /// Query heads.
+    pub heads: usize,
+    /// The cache it reads.
+    pub cache: usize,
+    /// The row of the cache.
+    pub row: usize,
+    /// Whether it writes that row; else an earlier layer has.
+    pub writes: bool,
+    /// Positions it sees; 0 for all.
+    pub window: usize,
+    /// How heads are turned.
+    pub rope: Arc<Rope>,
+    /// What scores are multiplied by; one over the root of the head's width where it is not said.
+    pub scale: Option<f64>,
+    /// Whether values are the keys before they are normalised, rather than a projection of their own.
+    pub keys_are_values: bool,
+}
 
-    /// Fails where the key is there with a value other than zero: it asks for something that is not built.
-    fn absent(&self, name: &str) -> Result<()> {
-        match self.metadata.u64(&self.key(name))? {
-            None | Some(0) => Ok(()),
-            Some(v) => Err(self
-                .error(name, format!("is {v}, which is not supported"))
-                .into()),
-        }
+/// How heads are turned: pair `i` by position times its frequency.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rope {
+    /// Elements of a head that are turned; the rest stays.
+    pub dims: usize,
+    /// The frequencies.
+    pub frequencies: Frequencies,
+    /// What turned elements are multiplied by.
+    pub factor: f64,
+}
+
+/// The frequency of each pair.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frequencies {
+    /// `scale / base^(i / pairs)`.
+    Base {
+        /// The slowest pair turns this many times slower than the fastest.
+        base: f64,
+        /// Positions are multiplied by this.
+        scale: f64,
+    },
+    /// As listed.
+    Each(Vec<f32>),
+    /// One list up to a length of the sequence, another beyond.
+    ByLength {
+        /// The first.
+        short: Vec<f32>,
+        /// The second.
+        long: Vec<f32>,
+        /// The length.
+        limit: usize,
+    },
+}
+
+/// The gated delta rule of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delta {
+    /// The row of its states.
+    pub row: usize,
+    /// Heads of queries and keys.
+    pub key_heads: usize,
+    /// Heads of values.
+    pub value_heads: usize,
+    /// Width of a head of queries and keys.
+    pub key_dim: usize,
+    /// Width of a head of values.
+    pub value_dim: usize,
+    /// Positions that the convolution before it joins.
+    pub kernel: usize,
+}
+
+impl Delta {
+    /// Channels of the convolution: queries, keys and values.
+    pub(super) fn channels(&self) -> usize {
+        2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
     }
+}
+
+/// What a position does alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mlp {
+    /// A gated part of this width.
+    Dense(usize),
+    /// Experts.
+    Experts(Experts),
+    /// Both, added.
+    Both(usize, Experts),
+}
+
+/// A mixture of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// How many there are.
+    pub count: usize,
+    /// How many are asked.
+    pub used: usize,
+    /// The width of one.
+    pub width: usize,
+    /// Whether the weights of those asked are made to sum to one.
+    pub normalised: bool,
+    /// The width of one more that is always asked.
+    pub shared: Option<usize>,
+}
+
+/// The second embedding of Gemma 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerLayer {
+    /// Its rows.
+    pub vocab: usize,
+    /// Its width for each layer.
+    pub width: usize,
 }
 
 impl DecoderConfig {
-    pub(super) fn from_gguf(
-        file: &Gguf,
-        architecture: &Architecture,
-        options: Options,
-    ) -> Result<Self> {
-        let keys = Keys {
-            metadata: file.metadata(),
-            prefix: architecture.name,
-        };
-        for name in ["expert_count", "attention.sliding_window"] {
-            keys.absent(name)?;
-        }
-        let (hidden, heads) = (
-            keys.required("embedding_length")?,
-            keys.required("attention.head_count")?,
-        );
-        let head_dim = head_dim(&keys, hidden, heads)?;
-        let kv_heads = keys.optional("attention.head_count_kv")?.unwrap_or(heads);
-        if !heads.is_multiple_of(kv_heads) {
-            let why = format!("{heads} heads cannot share {kv_heads}");
-            return Err(keys.error("attention.head_count_kv", why).into());
-        }
-        let longest = keys.required("context_length")?;
-        Ok(Self {
-            dtype: dtype(file),
-            vocab: vocab(file, &keys)?,
-            hidden,
-            layers: keys.required("block_count")?,
-            heads,
-            kv_heads,
-            head_dim,
-            intermediate: keys.required("feed_forward_length")?,
-            context: options.context.unwrap_or(DEFAULT_CONTEXT).clamp(1, longest),
-            norm_eps: keys.metadata.required(
-                &keys.key("attention.layer_norm_rms_epsilon"),
-                keys.float("attention.layer_norm_rms_epsilon")?,
-            )?,
-            rope_base: keys.float("rope.freq_base")?.unwrap_or(10_000.0),
-            rope_scale: rope_scale(&keys)?,
-            tied: file.tensor(&Part::Head.gguf_name()).is_none(),
+    /// Layers of the gated delta rule.
+    pub(super) fn deltas(&self) -> impl Iterator<Item = &Delta> {
+        self.layers.iter().filter_map(|l| match &l.mixer {
+            Mixer::Delta(delta) => Some(delta),
+            Mixer::Attention(_) => None,
         })
-    }
-}
-
-/// The width of a head; all of it must be rotated, and values must be as wide as keys.
-fn head_dim(keys: &Keys<'_>, hidden: usize, heads: usize) -> Result<usize> {
-    let width = match keys.optional("attention.key_length")? {
-        Some(width) => width,
-        None if hidden.is_multiple_of(heads) => hidden / heads,
-        None => {
-            return Err(keys
-                .error("attention.head_count", format!("{heads} heads in {hidden}"))
-                .into());
-        }
-    };
-    for name in [
-        "attention.key_length",
-        "attention.value_length",
-        "rope.dimension_count",
-    ] {
-        match keys.optional(name)? {
-            Some(other) if other != width => {
-                return Err(keys
-                    .error(
-                        name,
-                        format!("is {other}; only the width of a head, {width}, is supported"),
-                    )
-                    .into());
-            }
-            _ => {}
-        }
-    }
-    if width.is_multiple_of(2) {
-        Ok(width)
-    } else {
-        Err(keys
-            .error("rope.dimension_count", format!("{width} is odd"))
-            .into())
-    }
-}
-
-/// Linear position scaling; other kinds change the frequencies and are refused.
-fn rope_scale(keys: &Keys<'_>) -> Result<f64> {
-    let name = "rope.scaling.type";
-    match keys.metadata.text(&keys.key(name))?.map(|s| &**s) {
-        None | Some("none") => Ok(1.0),
-        Some("linear") => Ok(1.0 / keys.float("rope.scaling.factor")?.unwrap_or(1.0)),
-        Some(other) => Err(keys
-            .error(name, format!("is {other:?}, which is not supported"))
-            .into()),
-    }
-}
-
-/// The rows of the embedding, which the config must agree with.
-fn vocab(file: &Gguf, keys: &Keys<'_>) -> Result<usize> {
-    let name = Part::Embedding.gguf_name();
-    let tensor = file.tensor(&name);
-    let tensor = tensor.ok_or_else(|| file.metadata().error(&name, Problem::Missing))?;
-    let rows = tensor.shape().next().unwrap_or(0);
-    let fits = usize::try_from(rows)
-        .ok()
-        .filter(|_| (1..=LARGEST).contains(&rows));
-    let rows = fits.ok_or_else(|| tensor.error(Problem::Value(format!("has {rows} rows"))))?;
-    match keys.optional("vocab_size")? {
-        Some(said) if said != rows => Err(keys
-            .error(
-                "vocab_size",
-                format!("is {said}, the embedding has {rows} rows"),
-            )
-            .into()),
-        _ => Ok(rows),
-    }
-}
-
-/// The type the program computes in: that of the matrices where they are plain f32 or bf16, f16 otherwise.
-fn dtype(file: &Gguf) -> DType {
-    let first = file.tensor(&Part::Layer(0, LayerPart::Query).gguf_name());
-    match first.and_then(|t| t.kind().decoding()) {
-        Some(Decoding::Dense(d @ (DType::F32 | DType::BF16))) => d,
-        _ => DType::F16,
     }
 }

@@ -3,8 +3,10 @@
 use russet_graph::error::OpError;
 use thiserror::Error;
 
+use super::ARCHITECTURES;
 use crate::builder::BuildError;
 use crate::gguf::GgufError;
+use crate::safetensors::SafetensorsError;
 
 /// The result of building a program.
 pub type Result<T> = std::result::Result<T, CheckpointError>;
@@ -13,12 +15,50 @@ pub type Result<T> = std::result::Result<T, CheckpointError>;
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// Something is wrong with the file.
+    /// Something is wrong with a GGUF file.
     #[error(transparent)]
     File(#[from] GgufError),
+    /// Something is wrong with a file of weights.
+    #[error("{file}: {source}")]
+    Safetensors {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        #[source]
+        source: SafetensorsError,
+    },
+    /// A file that is no JSON object of the right form.
+    #[error("{file}: {reason}")]
+    Json {
+        /// The file.
+        file: String,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// A key of `config.json`.
+    #[error("config.json: {key} {reason}")]
+    Config {
+        /// The key, after those of the objects it is in.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The table has no such architecture.
-    #[error("architecture {0:?} is not known (known: llama)")]
+    #[error("architecture {0:?} is not known (known: {known})", known = known())]
     Architecture(String),
+    /// A tensor that is in no file.
+    #[error("tensor {0:?} is missing")]
+    Missing(String),
+    /// A tensor that is not as the config says.
+    #[error("{file}: tensor {name:?} {reason}")]
+    Tensor {
+        /// The file.
+        file: String,
+        /// The tensor.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Tensors that the program would not read.
     #[error("tensor {0:?} has no place in this architecture")]
     Unused(String),
@@ -31,6 +71,12 @@ pub enum CheckpointError {
         #[source]
         error: OpError,
     },
+}
+
+/// The names of the table.
+fn known() -> String {
+    let names: Vec<&str> = ARCHITECTURES.iter().map(|a| a.name).collect();
+    names.join(", ")
 }
 
 impl From<BuildError> for CheckpointError {

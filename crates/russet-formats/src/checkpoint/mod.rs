@@ -1,41 +1,34 @@
 //! Checkpoints: weights with a config and no program. A table of architectures says how to build the program.
 //!
 //! The graph is the one a bundle of the same model would hold (contract B, language models): a function `main` of
-//! `input_ids` and `position_ids` with the states `keyCache` and `valueCache`, which gives `logits`. Everything after the
-//! reader, planner and engines included, treats both alike. Quantised weights enter the graph in their blocks.
+//! `input_ids` and `position_ids` with states, `keyCache` and `valueCache` first, which gives `logits`. Everything after the
+//! reader, planner and engines included, treats both alike. Quantised weights of GGUF files enter the graph in their blocks;
+//! Hugging Face folders become the float32 model that others are measured by.
 
+mod architecture;
 mod config;
 mod decoder;
 mod error;
+mod folder;
+mod gguf;
 #[cfg(test)]
 mod tests;
 mod weights;
 
 use russet_graph::graph::Module;
+use russet_graph::types::DType;
 
 use crate::builder;
 use crate::gguf::Gguf;
-pub use config::DecoderConfig;
+pub use architecture::{ARCHITECTURES, Architecture};
+pub use config::{
+    Activation, Attention, CacheShape, DecoderConfig, Delta, Experts, Frequencies, HasBiases,
+    Layer, Mixer, Mlp, PerLayer, Rope,
+};
 pub use error::{CheckpointError, Result};
-use weights::GgufWeights;
+pub use folder::{CONFIG, Folder, INDEX, WEIGHTS, from_folder};
 
 type Builder = builder::Builder<CheckpointError>;
-
-/// A row of the table: what a model family does that others do not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Architecture {
-    /// The name in `general.architecture`.
-    pub name: &'static str,
-    /// Whether rotary embedding turns neighbouring elements as pairs. GGUF's converter permutes the rows of llama's query
-    /// and key weights so that this is right for them; Hugging Face's own order pairs the halves.
-    pub rope_interleaved: bool,
-}
-
-/// The architectures that can be built.
-pub const ARCHITECTURES: &[Architecture] = &[Architecture {
-    name: "llama",
-    rope_interleaved: true,
-}];
 
 /// What a caller may choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +36,9 @@ pub struct Options {
     /// Positions the caches hold. By default, and at most, the context length of the file; by default not more than
     /// [`DEFAULT_CONTEXT`].
     pub context: Option<usize>,
+    /// What the program computes in. By default f32 for a Hugging Face folder; for a GGUF file f16, or what its matrices are plainly
+    /// kept in.
+    pub dtype: Option<DType>,
 }
 
 /// Positions the caches hold where nobody says otherwise.
@@ -55,7 +51,7 @@ pub struct Checkpoint {
     pub architecture: &'static Architecture,
     /// The numbers it was built from.
     pub config: DecoderConfig,
-    /// The program. Constants share the bytes of the file.
+    /// The program. Constants share the bytes of the file where they are of its type.
     pub module: Module,
 }
 
@@ -70,11 +66,11 @@ pub fn from_gguf(file: &Gguf, options: Options) -> Result<Checkpoint> {
     let key = "general.architecture";
     let metadata = file.metadata();
     let name = metadata.required(key, metadata.text(key)?)?;
-    let architecture = ARCHITECTURES.iter().find(|a| a.name == &**name);
+    let architecture = Architecture::of_gguf(name);
     let architecture =
         architecture.ok_or_else(|| CheckpointError::Architecture(name.to_string()))?;
-    let config = DecoderConfig::from_gguf(file, architecture, options)?;
-    let weights = GgufWeights::new(file);
+    let config = gguf::config(file, architecture, options)?;
+    let weights = gguf::GgufWeights::new(file);
     let module = decoder::build(&config, architecture, &weights)?;
     weights.all_used()?;
     Ok(Checkpoint {

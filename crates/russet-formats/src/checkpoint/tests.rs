@@ -345,10 +345,16 @@ fn the_context_is_bounded_by_that_of_the_file() {
     let file = Gguf::read(SharedBytes::from_vec(blocks().finish())).unwrap();
     for (asked, got) in [(None, 16), (Some(4), 4), (Some(1000), 16), (Some(0), 1)] {
         assert_eq!(
-            from_gguf(&file, Options { context: asked })
-                .unwrap()
-                .config
-                .context,
+            from_gguf(
+                &file,
+                Options {
+                    context: asked,
+                    ..Options::default()
+                }
+            )
+            .unwrap()
+            .config
+            .context,
             got
         );
     }

@@ -1,67 +1,109 @@
-//! Weights by the part they play, from the tensors of a file.
-
-use std::cell::RefCell;
-use std::collections::HashSet;
-use std::sync::Arc;
+//! Weights by the part they play. Where they come from is the business of `gguf.rs` and `folder/`.
 
 use half::{bf16, f16};
 use russet_graph::graph::{ConstantData, Storage};
-use russet_graph::types::{DType, TensorType};
+use russet_graph::types::DType;
 use russet_kernels::convert::convert;
 use russet_kernels::elem::Elem;
 use russet_kernels::mem::{SharedBytes, bytes_of};
 
-use super::{CheckpointError, Result};
-use crate::gguf::{Decoding, Gguf, Problem, TensorInfo};
+use super::Result;
 
-/// A weight of a layer.
+/// A matrix that rows are multiplied with, `[out, in]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LayerPart {
-    AttentionNorm,
+pub(super) enum Linear {
     Query,
     Key,
     Value,
     AttentionOut,
-    MlpNorm,
     Gate,
     Up,
     Down,
+    /// Scores of experts.
+    Router,
+    /// The expert that is always asked.
+    SharedGate,
+    SharedUp,
+    SharedDown,
+    /// How much of it counts, `[1, in]`.
+    SharedScore,
+    /// One expert of many.
+    ExpertGate(usize),
+    ExpertUp(usize),
+    ExpertDown(usize),
+    /// Queries, keys and values of the delta rule.
+    DeltaIn,
+    /// What its output is multiplied by.
+    DeltaGate,
+    /// How much of a value is written.
+    DeltaBeta,
+    /// How much is forgotten.
+    DeltaDecay,
+    DeltaOut,
+    /// What of a layer's own embedding counts.
+    PerLayerGate,
+    PerLayerOut,
+}
+
+/// Numbers that are multiplied or added element by element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Vector {
+    /// Before attention or the delta rule.
+    MixerNorm,
+    /// After it.
+    MixerOutNorm,
+    MlpNorm,
+    MlpOutNorm,
+    QueryNorm,
+    KeyNorm,
+    /// Gemma 4: after the gated part, before and after the experts beside it.
+    DenseOutNorm,
+    ExpertsNorm,
+    ExpertsOutNorm,
+    /// Gemma 4: of the scores' input, and of each expert's weight.
+    RouterScale,
+    ExpertScale,
+    /// `[channels, 1, kernel]`.
+    DeltaKernel,
+    DeltaLog,
+    DeltaBias,
+    DeltaNorm,
+    PerLayerOutNorm,
+    /// What the layer's result is multiplied by, `[1]`.
+    LayerScale,
+}
+
+/// A weight of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LayerPart {
+    Linear(Linear),
+    Bias(Linear),
+    Vector(Vector),
 }
 
 /// A weight of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Embedding,
-    Layer(usize, LayerPart),
     Norm,
     Head,
-}
-
-impl LayerPart {
-    const fn gguf_name(self) -> &'static str {
-        match self {
-            Self::AttentionNorm => "attn_norm",
-            Self::Query => "attn_q",
-            Self::Key => "attn_k",
-            Self::Value => "attn_v",
-            Self::AttentionOut => "attn_output",
-            Self::MlpNorm => "ffn_norm",
-            Self::Gate => "ffn_gate",
-            Self::Up => "ffn_up",
-            Self::Down => "ffn_down",
-        }
-    }
+    /// The second embedding, `[vocab, layers · width]`.
+    PerLayerEmbedding,
+    /// What the first embedding adds to it.
+    PerLayerProjection,
+    PerLayerNorm,
+    Layer(usize, LayerPart),
 }
 
 impl Part {
-    /// The name of the tensor in a GGUF file.
-    pub(super) fn gguf_name(self) -> String {
-        match self {
-            Self::Embedding => "token_embd.weight".into(),
-            Self::Layer(layer, part) => format!("blk.{layer}.{}.weight", part.gguf_name()),
-            Self::Norm => "output_norm.weight".into(),
-            Self::Head => "output.weight".into(),
-        }
+    /// A matrix of a layer.
+    pub(super) fn linear(layer: usize, linear: Linear) -> Self {
+        Self::Layer(layer, LayerPart::Linear(linear))
+    }
+
+    /// Other numbers of a layer.
+    pub(super) fn vector(layer: usize, vector: Vector) -> Self {
+        Self::Layer(layer, LayerPart::Vector(vector))
     }
 }
 
@@ -71,104 +113,68 @@ pub(super) trait Weights {
     fn get(&self, part: Part, shape: &[usize], dtype: DType) -> Result<ConstantData>;
 }
 
-/// The tensors of a GGUF file, with a note of those that were asked for.
-pub(super) struct GgufWeights<'a> {
-    file: &'a Gguf,
-    used: RefCell<HashSet<Arc<str>>>,
+/// The elements of a dense constant of f32.
+pub(super) fn floats(data: &ConstantData) -> Vec<f32> {
+    let (words, _) = data.storage.bytes().as_chunks();
+    let each = match data.storage {
+        Storage::Splat(_) => data.len(),
+        _ => 1,
+    };
+    let words = words.iter().map(|&b| f32::from_le_bytes(b));
+    words.flat_map(|v| std::iter::repeat_n(v, each)).collect()
 }
 
-impl<'a> GgufWeights<'a> {
-    pub(super) fn new(file: &'a Gguf) -> Self {
-        Self {
-            file,
-            used: RefCell::default(),
-        }
-    }
+/// Elements that are converted at a time.
+const PIECE: usize = 4096;
 
-    /// Fails where a tensor was never asked for: it would have changed the results.
-    pub(super) fn all_used(&self) -> Result<()> {
-        let used = self.used.borrow();
-        let unused = self
-            .file
-            .tensors()
-            .iter()
-            .find(|t| !used.contains(t.name()));
-        unused.map_or(Ok(()), |t| {
-            Err(CheckpointError::Unused(t.name().to_string()))
-        })
-    }
-
-    fn storage(&self, tensor: &TensorInfo, dtype: DType) -> Result<Storage> {
-        let unknown = || tensor.error(Problem::UnknownType(tensor.kind().to_string()));
-        let data = self.file.data(tensor)?;
-        match tensor.kind().decoding().ok_or_else(unknown)? {
-            Decoding::Blocks(format) => Ok(Storage::Blocks(format, data)),
-            Decoding::Dense(from) if from == dtype => Ok(Storage::Dense(data)),
-            Decoding::Dense(from) => Ok(Storage::Dense(
-                converted(&data, from, dtype).ok_or_else(unknown)?,
-            )),
-        }
-    }
-}
-
-impl Weights for GgufWeights<'_> {
-    fn get(&self, part: Part, shape: &[usize], dtype: DType) -> Result<ConstantData> {
-        let name = part.gguf_name();
-        let missing = || self.file.metadata().error(&name, Problem::Missing);
-        let tensor = self.file.tensor(&name).ok_or_else(missing)?;
-        if !tensor.shape().eq(shape.iter().map(|&d| d as u64)) {
-            let got: Vec<u64> = tensor.shape().collect();
-            return Err(tensor
-                .error(Problem::Value(format!(
-                    "has shape {got:?} where {shape:?} is needed"
-                )))
-                .into());
-        }
-        self.used.borrow_mut().insert(tensor.name().clone());
-        let data = ConstantData {
-            ty: TensorType::fixed(dtype, shape),
-            storage: self.storage(tensor, dtype)?,
-        };
-        match data.problem() {
-            Some(problem) => Err(tensor.error(Problem::Value(problem)).into()),
-            None => Ok(data),
-        }
-    }
+/// Floats as bytes of a type; `None` for other than floats.
+pub(super) fn narrowed(wide: &[f32], to: DType) -> Option<SharedBytes> {
+    let mut out = Vec::with_capacity(to.packed_len(wide.len())?);
+    narrow(wide, to, &mut out)?;
+    Some(SharedBytes::from_vec(out))
 }
 
 /// Plain numbers rounded to another type: norms, which files keep in f32, and odd matrices. `None` for other than floats.
-fn converted(data: &[u8], from: DType, to: DType) -> Option<SharedBytes> {
-    let wide: Vec<f32> = match from {
-        DType::F32 => data
-            .as_chunks()
-            .0
-            .iter()
-            .map(|&b| f32::from_le_bytes(b))
-            .collect(),
-        DType::F16 => data
-            .as_chunks()
-            .0
-            .iter()
-            .map(|&b| f16::from_le_bytes(b).to_f32())
-            .collect(),
-        DType::BF16 => data
-            .as_chunks()
-            .0
-            .iter()
-            .map(|&b| bf16::from_le_bytes(b).to_f32())
-            .collect(),
-        _ => return None,
-    };
-    match to {
-        DType::F32 => Some(narrowed::<f32>(&wide)),
-        DType::F16 => Some(narrowed::<f16>(&wide)),
-        DType::BF16 => Some(narrowed::<bf16>(&wide)),
-        _ => None,
+pub(super) fn converted(data: &[u8], from: DType, to: DType) -> Option<SharedBytes> {
+    let (size, elements) = (from.packed_len(1)?, data.len() / from.packed_len(1)?.max(1));
+    let mut out = Vec::with_capacity(to.packed_len(elements)?);
+    let mut wide = Vec::with_capacity(PIECE);
+    for piece in data.chunks(PIECE * size) {
+        wide.clear();
+        widen(piece, from, &mut wide)?;
+        narrow(&wide, to, &mut out)?;
     }
+    Some(SharedBytes::from_vec(out))
 }
 
-fn narrowed<T: Elem>(wide: &[f32]) -> SharedBytes {
-    let mut out = vec![T::ZERO; wide.len()];
-    convert(wide, &mut out);
-    SharedBytes::from_vec(bytes_of(&out).to_vec())
+fn widen(data: &[u8], from: DType, out: &mut Vec<f32>) -> Option<()> {
+    match from {
+        DType::F32 => out.extend(data.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b))),
+        DType::F16 => {
+            let halves = data.as_chunks().0.iter();
+            out.extend(halves.map(|&b| f16::from_le_bytes(b).to_f32()));
+        }
+        DType::BF16 => {
+            let halves = data.as_chunks().0.iter();
+            out.extend(halves.map(|&b| bf16::from_le_bytes(b).to_f32()));
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn narrow(wide: &[f32], to: DType, out: &mut Vec<u8>) -> Option<()> {
+    match to {
+        DType::F32 => append::<f32>(wide, out),
+        DType::F16 => append::<f16>(wide, out),
+        DType::BF16 => append::<bf16>(wide, out),
+        _ => return None,
+    }
+    Some(())
+}
+
+fn append<T: Elem>(wide: &[f32], out: &mut Vec<u8>) {
+    let mut narrow = vec![T::ZERO; wide.len()];
+    convert(wide, &mut narrow);
+    out.extend_from_slice(bytes_of(&narrow));
 }

@@ -172,6 +172,18 @@ impl SequentialEngine {
         Ok(view)
     }
 
+    /// An output of the last call beside the logits, as f32; `None` where there is none of this name.
+    pub(crate) fn output(&self, name: &str) -> Option<Vec<f32>> {
+        let view = self.executor.output(name)?;
+        let width = *view.shape().last()?;
+        let rows = view.len().checked_div(width)?;
+        let mut all = vec![0.0; rows * width];
+        for (i, row) in all.chunks_exact_mut(width).enumerate() {
+            view.read_row(i, row);
+        }
+        Some(all)
+    }
+
     /// One call of the function that only fills states.
     fn fill(&mut self, tokens: &[Token]) -> Result<(), EngineError> {
         self.make_room(self.history.len() + tokens.len())?;

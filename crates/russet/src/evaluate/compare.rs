@@ -85,12 +85,67 @@ impl Sums {
         second.score(piece, from, &mut |token, logits| {
             logits.copy_to(&mut other);
             if let Some((row, place)) = rows.next() {
-                self.add(&row, &other, token, place);
+                self.add(&Place::of([&row, &other], token, place));
             }
         })
     }
 
-    fn add(&mut self, a: &[f32], b: &[f32], token: Token, place: usize) {
+    fn add(&mut self, place: &Place) {
+        let of = &mut self.of;
+        of.places += 1;
+        of.mean_divergence += place.divergence;
+        of.mean_cosine += place.cosine;
+        if place.divergence > of.worst_divergence {
+            (of.worst_divergence, of.worst_place) = (place.divergence, place.place);
+        }
+        of.same_top += f64::from(u8::from(place.same_top()));
+        for (loss, log) in self.losses.iter_mut().zip(place.log_probabilities) {
+            loss.tokens += 1;
+            loss.log_probability += log;
+        }
+    }
+
+    fn mean(self) -> Comparison {
+        let places = self.of.places as f64;
+        Comparison {
+            mean_divergence: self.of.mean_divergence / places,
+            mean_cosine: self.of.mean_cosine / places,
+            same_top: self.of.same_top / places,
+            perplexity: self.losses.map(|l| l.perplexity()),
+            ..self.of
+        }
+    }
+}
+
+impl Comparison {
+    /// The sum of some places; none where there are none.
+    pub fn of<'a>(places: impl IntoIterator<Item = &'a Place>) -> Option<Self> {
+        let mut sums = Sums::default();
+        places.into_iter().for_each(|place| sums.add(place));
+        (sums.of.places > 0).then(|| sums.mean())
+    }
+}
+
+/// How far two rows of logits are apart that predict one token.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Place {
+    /// The position of the token.
+    pub place: usize,
+    /// The token.
+    pub token: Token,
+    /// The divergence of Kullback and Leibler of the second from the first, in nats.
+    pub divergence: f64,
+    /// The cosine of the logits.
+    pub cosine: f64,
+    /// What each finds likeliest.
+    pub top: [Token; 2],
+    /// What each thinks of the token.
+    pub log_probabilities: [f64; 2],
+}
+
+impl Place {
+    /// Of two rows; entries that are not finite in both count for no cosine.
+    pub fn of([a, b]: [&[f32]; 2], token: Token, place: usize) -> Self {
         let (sum_a, sum_b) = (log_sum_exp(a), log_sum_exp(b));
         let (mut divergence, mut dot, mut squares) = (0.0, 0.0, [0.0; 2]);
         for (x, y) in a.iter().zip(b) {
@@ -105,30 +160,22 @@ impl Sums {
                 squares[1] += y * y;
             }
         }
-        let of = &mut self.of;
-        of.places += 1;
-        of.mean_divergence += divergence;
-        of.mean_cosine += dot / (squares[0] * squares[1]).sqrt().max(f64::MIN_POSITIVE);
-        if divergence > of.worst_divergence {
-            (of.worst_divergence, of.worst_place) = (divergence, place);
-        }
-        let top = |row: &[f32]| crate::Logits::F32(row).argmax();
-        of.same_top += f64::from(u8::from(top(a) == top(b)));
-        for (loss, (row, sum)) in self.losses.iter_mut().zip([(a, sum_a), (b, sum_b)]) {
+        let log = |(row, sum): (&[f32], f64)| {
             let logit = row.get(token as usize).copied().unwrap_or(f32::NAN);
-            loss.tokens += 1;
-            loss.log_probability += log_probability(logit, sum);
+            log_probability(logit, sum)
+        };
+        Self {
+            place,
+            token,
+            divergence,
+            cosine: dot / (squares[0] * squares[1]).sqrt().max(f64::MIN_POSITIVE),
+            top: [a, b].map(|row| crate::Logits::F32(row).argmax()),
+            log_probabilities: [(a, sum_a), (b, sum_b)].map(log),
         }
     }
 
-    fn mean(self) -> Comparison {
-        let places = self.of.places as f64;
-        Comparison {
-            mean_divergence: self.of.mean_divergence / places,
-            mean_cosine: self.of.mean_cosine / places,
-            same_top: self.of.same_top / places,
-            perplexity: self.losses.map(|l| l.perplexity()),
-            ..self.of
-        }
+    /// Whether both find the same token likeliest.
+    pub fn same_top(&self) -> bool {
+        self.top[0] == self.top[1]
     }
 }

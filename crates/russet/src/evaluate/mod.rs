@@ -14,7 +14,7 @@ mod score;
 mod tests;
 
 pub use choices::{ChoiceResult, ChoicesReport, Question, choices, read_questions};
-pub use compare::{Comparison, compare};
+pub use compare::{Comparison, Place, compare};
 pub use continuation::{Continuation, continuation};
 pub use log_probabilities::LogProbabilities;
 pub use logits_file::{LogitsFile, continuation_file, tokens_file};

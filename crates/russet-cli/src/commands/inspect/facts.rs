@@ -1,9 +1,10 @@
-//! What is known of an asset, a package or a GGUF file: the JSON form of `russet inspect`.
+//! What is known of an asset, a package, a GGUF file or a checkpoint: the JSON form of `russet inspect`.
 
 use std::fs;
 use std::path::Path;
 
 use russet_formats::aimodel::AimodelAsset;
+use russet_formats::checkpoint::{Checkpoint, Folder};
 use russet_formats::coreml::{CoremlModel, Weights};
 use russet_formats::gguf::Gguf;
 use russet_graph::graph::{Block, Graph, Module, Port};
@@ -18,9 +19,12 @@ use super::statistics::{Counts, Statistics};
 pub(super) struct Facts {
     /// Where it is.
     pub(super) path: String,
-    /// `aimodel`, `coreml` or `gguf`.
+    /// `aimodel`, `coreml`, `gguf` or `checkpoint`.
     pub(super) format: &'static str,
-    /// Bytes of the file; of a Core ML package, of its weight files.
+    /// The row of the table of architectures, where the program was built by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) architecture: Option<&'static str>,
+    /// Bytes of the file; of a Core ML package, of its weight files; of a checkpoint, of its weights.
     pub(super) bytes: u64,
     /// Bytes of its constants.
     pub(super) constant_bytes: u64,
@@ -94,21 +98,45 @@ impl Facts {
     }
 
     /// Those of a GGUF file and the graph that was made from it.
-    pub(super) fn of_gguf(path: &Path, file: &Gguf, module: &Module) -> Self {
-        let mut statistics = Statistics::default();
-        for graph in &module.graphs {
-            count(graph, &graph.body, &mut statistics);
-        }
-        statistics.storage.clear();
-        for tensor in file.tensors() {
-            let kind = tensor.kind().to_string();
-            *statistics.storage.entry(kind).or_default() += tensor.elements().unwrap_or(0);
-        }
+    pub(super) fn of_gguf(path: &Path, file: &Gguf, model: &Checkpoint) -> Self {
+        let kinds = file.tensors().iter();
+        let stored = kinds.map(|t| (t.kind().to_string(), t.elements().unwrap_or(0)));
         Self {
             format: "gguf",
             bytes: fs::metadata(path).map_or(0, |m| m.len()),
             version: Some(file.version()),
-            ..Self::of_module(path, module, statistics)
+            ..Self::of_built(path, model, stored)
+        }
+    }
+
+    /// Those of a Hugging Face folder and the graph that was made from it.
+    pub(super) fn of_checkpoint(path: &Path, folder: &Folder, model: &Checkpoint) -> Self {
+        let stored = folder.tensors();
+        let elements = |shape: &[usize]| shape.iter().product::<usize>() as u64;
+        let stored = stored.map(|(_, t)| (type_name(t.dtype), elements(&t.shape)));
+        Self {
+            format: "checkpoint",
+            bytes: folder.bytes(),
+            ..Self::of_built(path, model, stored)
+        }
+    }
+
+    fn of_built(
+        path: &Path,
+        model: &Checkpoint,
+        stored: impl Iterator<Item = (String, u64)>,
+    ) -> Self {
+        let mut statistics = Statistics::default();
+        for graph in &model.module.graphs {
+            count(graph, &graph.body, &mut statistics);
+        }
+        statistics.storage.clear();
+        for (kind, elements) in stored {
+            *statistics.storage.entry(kind).or_default() += elements;
+        }
+        Self {
+            architecture: Some(model.architecture.name),
+            ..Self::of_module(path, &model.module, statistics)
         }
     }
 
@@ -120,6 +148,7 @@ impl Facts {
         Self {
             path: path.display().to_string(),
             format: "",
+            architecture: None,
             bytes: 0,
             constant_bytes: module.graphs.iter().map(|g| constant_bytes(&g.body)).sum(),
             version: None,

@@ -1,4 +1,4 @@
-//! `russet inspect PATH`: what a bundle, an asset, a Core ML package or a GGUF file holds.
+//! `russet inspect PATH`: what a bundle, an asset, a Core ML package, a GGUF file or a checkpoint holds.
 //!
 //! [`facts`] gathers, [`statistics`] counts an asset's operations and constants as the Core AI runtime counts them, [`report`]
 //! prints for people. `--json` prints the facts themselves, `--text` the graphs, `--plan` the steps of a function ([`plan`]),
@@ -7,7 +7,7 @@
 mod facts;
 mod fold;
 mod kernels;
-mod plan;
+pub(crate) mod plan;
 mod report;
 mod statistics;
 
@@ -62,14 +62,15 @@ fn show(out: &mut impl Write, facts: &[Facts], json: bool) -> io::Result<()> {
     writeln!(out)
 }
 
-/// The programs of a GGUF file, an asset or package, or those of a bundle or folder; what is known of each goes to `facts`.
+/// The programs of a GGUF file, a checkpoint, an asset or package, or those of a bundle or folder; what is known of each goes to
+/// `facts`.
 fn modules(
     path: &Path,
     args: &InspectArgs,
     facts: &mut Vec<Facts>,
 ) -> Result<Vec<Module>, Failure> {
-    if ModelSource::of(path)? == ModelSource::Gguf {
-        return Ok(vec![gguf(path, facts)?]);
+    if let Some(module) = built(path, facts)? {
+        return Ok(vec![module]);
     }
     let assets = Assets::all(path)?;
     let folders = assets.folders.iter();
@@ -102,6 +103,15 @@ fn asset(
     Ok(module)
 }
 
+/// The program of a file or folder that has weights only.
+fn built(path: &Path, facts: &mut Vec<Facts>) -> Result<Option<Module>, Failure> {
+    match ModelSource::of(path)? {
+        ModelSource::Gguf => gguf(path, facts).map(Some),
+        ModelSource::Checkpoint => folder(path, facts).map(Some),
+        _ => Ok(None),
+    }
+}
+
 fn gguf(path: &Path, facts: &mut Vec<Facts>) -> Result<Module, Failure> {
     let file = russet::read_gguf(path)?;
     let model = checkpoint::from_gguf(&file, checkpoint::Options::default()).map_err(|source| {
@@ -110,6 +120,15 @@ fn gguf(path: &Path, facts: &mut Vec<Facts>) -> Result<Module, Failure> {
             source,
         }
     })?;
-    facts.push(Facts::of_gguf(path, &file, &model.module));
+    facts.push(Facts::of_gguf(path, &file, &model));
+    Ok(model.module)
+}
+
+fn folder(path: &Path, facts: &mut Vec<Facts>) -> Result<Module, Failure> {
+    let files = russet::files(path)?;
+    let folder = russet::read_checkpoint_in(&*files)?;
+    let options = checkpoint::Options::default();
+    let model = russet::build_checkpoint_in(&*files, &folder, options)?;
+    facts.push(Facts::of_checkpoint(path, &folder, &model));
     Ok(model.module)
 }

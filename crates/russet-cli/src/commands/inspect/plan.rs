@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use russet::{LanguageBundle, ModelSource, PlanQuery, Planned, StepWork};
+use russet::{LanguageBundle, PlanQuery, Planned, StepWork};
 use russet_graph::graph::Module;
 use russet_graph::types::TensorType;
 use serde::Serialize;
 
 use super::fold::fold;
-use crate::args::InspectArgs;
+use crate::args::{InspectArgs, PrecisionArg};
 use crate::commands::assets::Assets;
 use crate::failure::Failure;
 
@@ -35,11 +35,8 @@ pub(super) fn inspect(
     query.open.no_repack = wanted.no_repack;
     let function = wanted.function.as_deref().unwrap_or(&main);
     let planned = russet::planned(&module, function, &query)?;
-    let shown = Shown {
-        path: &path.display().to_string(),
-        precision: wanted.precision.name(),
-        planned: &planned,
-    };
+    let path = path.display().to_string();
+    let shown = Shown::new(&path, wanted.precision, &planned);
     let written = if args.json {
         shown.json(out)
     } else {
@@ -50,9 +47,9 @@ pub(super) fn inspect(
 
 /// The program at a path, and the function that is run unless another one is asked for.
 fn main_function(path: &Path) -> Result<(Module, String), Failure> {
-    let (module, main) = match ModelSource::of(path)? {
-        ModelSource::Gguf => (super::gguf(path, &mut Vec::new())?, None),
-        _ => {
+    let (module, main) = match super::built(path, &mut Vec::new())? {
+        Some(module) => (module, None),
+        None => {
             let Assets { files, folders } = Assets::main(path)?;
             let language = LanguageBundle::read(&*files).ok();
             let main = language.map(|l| l.language.main_function().to_owned());
@@ -99,19 +96,37 @@ struct Step<'a> {
 }
 
 /// A plan and where it comes from.
-struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     path: &'a str,
     precision: &'static str,
     planned: &'a Planned,
 }
 
-impl Shown<'_> {
+impl<'a> Shown<'a> {
+    pub(crate) fn new(path: &'a str, precision: PrecisionArg, planned: &'a Planned) -> Self {
+        Self {
+            path,
+            precision: precision.name(),
+            planned,
+        }
+    }
+
     /// Writes the plan for programs.
     fn json(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *out, &self.report())?;
+        writeln!(out)
+    }
+
+    /// The JSON form.
+    pub(crate) fn value(&self) -> serde_json::Value {
+        serde_json::to_value(self.report()).unwrap_or_default()
+    }
+
+    fn report(&self) -> Report<'_> {
         let p = self.planned;
         let seconds = |time: Option<&Duration>| time.map(Duration::as_secs_f64);
         let steps = p.steps.iter().enumerate();
-        let report = Report {
+        Report {
             path: self.path,
             function: &p.function,
             precision: self.precision,
@@ -133,13 +148,11 @@ impl Shown<'_> {
             bytes: p.steps.iter().map(|s| s.bytes).sum(),
             operations: p.steps.iter().map(|s| s.operations).sum(),
             seconds: seconds((!p.times.is_empty()).then_some(&p.call)),
-        };
-        serde_json::to_writer_pretty(&mut *out, &report)?;
-        writeln!(out)
+        }
     }
 
     /// Writes the plan for people: one table, repeated layers folded.
-    fn table(&self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn table(&self, out: &mut impl Write) -> io::Result<()> {
         let p = self.planned;
         writeln!(out, "{}", self.path)?;
         writeln!(

@@ -18,6 +18,9 @@ pub(super) fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         bytes(facts.bytes),
         bytes(facts.constant_bytes)
     )?;
+    if let Some(architecture) = facts.architecture {
+        writeln!(out, "  architecture {architecture}")?;
+    }
     if facts.hash_verified {
         writeln!(out, "  main.hash agrees")?;
     }

@@ -220,6 +220,13 @@ impl Carried {
         Ok(())
     }
 
+    /// What a part gave under a name.
+    pub(super) fn output(&self, name: &str) -> Option<Vec<f32>> {
+        let mut all = self.outputs.iter().chain(&self.kept);
+        let held = all.find(|h| h.name == name)?;
+        Some(held.numbers().map(|v| v as f32).collect())
+    }
+
     /// The logits of the last token: parts one behind the other, or of every part the largest.
     pub(super) fn logits(&self, chain: &Chain, to: &mut Vec<f32>) -> Result<(), EngineError> {
         let output = |name: &str| self.outputs.iter().find(|h| h.name == name);

@@ -61,6 +61,11 @@ impl AnemllEngine {
         &self.states
     }
 
+    /// An output that a part of the last call gave, as f32; `None` where there is none of this name.
+    pub(crate) fn output(&self, name: &str) -> Option<Vec<f32>> {
+        self.carried.output(name)
+    }
+
     /// The functions for the next tokens of a prompt, and how many tokens they take: a full batch where one is left and nothing
     /// speaks against it.
     fn next(&self, left: usize) -> (Kind, usize) {
