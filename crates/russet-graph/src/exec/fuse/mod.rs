@@ -145,9 +145,9 @@ impl Fusion {
     fn loosen(&mut self) {
         for step in self.steps.iter_mut().flatten() {
             step.kernel = match &step.what {
-                What::Attention(op) => Box::new(kernels::Sdpa {
-                    op: *op,
+                What::Attention(kernel) => Box::new(kernels::Sdpa {
                     exact: false,
+                    ..*kernel
                 }),
                 What::RmsNorm(eps) => Box::new(kernels::RmsNorm {
                     eps: *eps,

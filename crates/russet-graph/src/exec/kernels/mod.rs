@@ -24,6 +24,7 @@ macro_rules! by_kind {
 mod cache;
 mod composite;
 mod copy;
+mod edges;
 mod elementwise;
 mod gated_delta;
 mod gather;
@@ -39,7 +40,8 @@ use std::fmt::Debug;
 
 pub(crate) use cache::CacheRows;
 pub(crate) use composite::{NormRotate, RmsNorm, RopeTables, Rotate, ScoreMask, Sdpa};
-pub(crate) use copy::{Contents, Copy, Range, SliceCopy, SliceWrite};
+pub(crate) use copy::{Bound, Bounds, Contents, Copy, Range, SliceCopy, SliceWrite};
+pub(crate) use edges::MaskEdges;
 pub(crate) use elementwise::{
     Binary, Cast, Chain, Gated, Instruction, MAX_DEPTH, MAX_OPERANDS, Unary, Where,
 };

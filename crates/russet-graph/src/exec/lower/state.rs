@@ -110,9 +110,10 @@ impl Lowering<'_> {
                 self.emit("update", kernels::Copy, vec![update], vec![part]);
             }
             None => {
-                let bounds = self.views(&node.inputs[1..4])?;
-                let inputs = std::iter::once(update).chain(bounds).collect();
-                self.emit("update", kernels::SliceWrite, inputs, vec![target.clone()]);
+                let rank = target.layout.shape.len();
+                let (bounds, inputs) = self.bounds(update, &node.inputs[1..4], rank)?;
+                let kernel = kernels::SliceWrite(bounds);
+                self.emit("update", kernel, inputs, vec![target.clone()]);
             }
         }
         self.set(result, target);
