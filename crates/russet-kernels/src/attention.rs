@@ -10,6 +10,7 @@ mod decode;
 mod online;
 mod words;
 
+pub use crate::compiled::CachedFor;
 use crate::elem::{Elem, Rounding};
 use crate::gemm::{self, Store, Tile};
 use crate::isa::Isa;
@@ -168,11 +169,15 @@ pub struct Attention<'a, T, C = T> {
 ///
 /// # Panics
 /// If a shape does not fit its data, or heads of the result overlap.
-pub fn attention<T: Elem, C: Cached>(pool: &Pool, a: &Attention<'_, T, C>, out: HeadsMut<'_, T>) {
-    attention_on(Isa::best(), pool, a, out);
+pub fn attention<T: Elem, C: CachedFor<T>>(
+    pool: &Pool,
+    a: &Attention<'_, T, C>,
+    out: HeadsMut<'_, T>,
+) {
+    C::attention(pool, a, out);
 }
 
-fn attention_on<T: Elem, C: Cached>(
+pub(crate) fn attention_on<T: Elem, C: Cached>(
     isa: Isa,
     pool: &Pool,
     a: &Attention<'_, T, C>,

@@ -2,11 +2,12 @@
 
 use half::{bf16, f16};
 
+use crate::compiled::Products;
 use crate::mem::Pod;
 use crate::simd::{MAX_LANES, Simd};
 
 /// A floating-point storage type: f32, f16 or bf16.
-pub trait Elem: Pod + PartialEq {
+pub trait Elem: Pod + PartialEq + Products {
     /// The rounding to this type.
     const ROUNDING: Rounding;
     /// Zero.

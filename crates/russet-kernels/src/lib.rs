@@ -26,6 +26,7 @@
 )]
 
 pub mod attention;
+mod compiled;
 pub mod convert;
 pub mod elem;
 pub mod elementwise;

@@ -32,17 +32,11 @@ const PASS: usize = 512;
 ///
 /// # Panics
 /// If the lengths do not fit.
-pub fn linear<X: Elem, Y: Elem>(
-    pool: &Pool,
-    x: &[X],
-    weights: &dyn RowFormat,
-    out: &mut [Y],
-    m: usize,
-) {
-    linear_on(Isa::best(), pool, x, weights, out, m);
+pub fn linear<T: Elem>(pool: &Pool, x: &[T], weights: &dyn RowFormat, out: &mut [T], m: usize) {
+    T::linear(pool, x, weights, out, m);
 }
 
-fn linear_on<X: Elem, Y: Elem>(
+pub(crate) fn linear_on<X: Elem, Y: Elem>(
     isa: Isa,
     pool: &Pool,
     x: &[X],

@@ -328,16 +328,16 @@ impl<Y: Elem> Product<'_, Y> {
 /// # Panics
 /// If lengths do not fit, the weights differ in k, in the bits of their codes or in their zero, or there are more than four
 /// products.
-pub fn packed_linear<X: Elem, Y: Elem>(
+pub fn packed_linear<T: Elem>(
     pool: &Pool,
-    x: &[X],
+    x: &[T],
     m: usize,
-    products: &mut [Option<Product<'_, Y>>],
+    products: &mut [Option<Product<'_, T>>],
 ) {
-    packed_linear_on(Isa::best(), pool, x, m, products);
+    T::packed_linear(pool, x, m, products);
 }
 
-fn packed_linear_on<X: Elem, Y: Elem>(
+pub(crate) fn packed_linear_on<X: Elem, Y: Elem>(
     isa: Isa,
     pool: &Pool,
     x: &[X],

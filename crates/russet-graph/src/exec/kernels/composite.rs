@@ -1,6 +1,6 @@
 //! Composites run whole.
 
-use russet_kernels::attention::{Attention, Cached, Heads, HeadsMut, attention};
+use russet_kernels::attention::{Attention, CachedFor, Heads, HeadsMut, attention};
 use russet_kernels::elem::Elem;
 use russet_kernels::mem::Pod;
 use russet_kernels::norm::{Norm, rms_norm};
@@ -362,7 +362,7 @@ fn check(op: &ScaledDotProductAttention, cx: &Cx<'_, '_, '_>) -> Result<(), OpEr
 }
 
 /// Attention of queries of kind `T` over a cache of kind `C`.
-fn attend<T: Elem, C: Cached>(
+fn attend<T: Elem, C: CachedFor<T>>(
     kernel: &Sdpa,
     dtype: DType,
     cx: &mut Cx<'_, '_, '_>,
