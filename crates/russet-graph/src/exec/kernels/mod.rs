@@ -32,6 +32,8 @@ mod gather_mm;
 mod matmul;
 mod reduce;
 mod reference;
+mod shift;
+mod skipping;
 mod sort;
 mod tables;
 mod weights;
@@ -52,6 +54,8 @@ pub(crate) use matmul::{Factor, Linear, LinearOnce, Matmul, Matrix, Products};
 pub(crate) use reduce::{Reduce, ReduceKind, Softmax, WeightedSum};
 pub(crate) use reference::Reference;
 use russet_kernels::threads::Pool;
+pub(crate) use shift::ShiftIf;
+pub(crate) use skipping::Skipping;
 pub(crate) use sort::Sort;
 pub(crate) use weights::{Dequantize, Weights, aligned};
 

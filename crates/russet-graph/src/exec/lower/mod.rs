@@ -7,6 +7,7 @@
 mod bounds;
 mod composite;
 mod compute;
+mod shift;
 mod state;
 mod views;
 
@@ -68,6 +69,8 @@ pub(crate) enum What {
     Gathered(GatherMm),
     /// The same with a compressed stack.
     Experts(kernels::GatherLinear),
+    /// A product that leaves out experts without weight.
+    Skipping(kernels::Skipping),
     Sort(kernels::Sort),
     Reduce(kernels::Reduce),
     /// A weighted sum of rows.
@@ -144,7 +147,7 @@ impl Lowered {
     /// Takes away steps whose results nobody reads.
     pub(crate) fn drop_unused(&mut self) {
         let mut read = vec![false; self.buffers.len()];
-        let mut note = |views: &[ViewDraft], read: &mut [bool]| {
+        let note = |views: &[ViewDraft], read: &mut [bool]| {
             for view in views {
                 if let Home::Buffer(b) = view.home {
                     read[b] = true;

@@ -107,7 +107,12 @@ impl Lowering<'_> {
                     layout,
                     ..target.clone()
                 };
-                self.emit("update", kernels::Copy, vec![update], vec![part]);
+                match self.shifted(id, node.inputs[4], &part) {
+                    Some((kernel, inputs)) => {
+                        self.emit("shift", kernel, inputs.to_vec(), vec![part]);
+                    }
+                    None => self.emit("update", kernels::Copy, vec![update], vec![part]),
+                }
             }
             None => {
                 let rank = target.layout.shape.len();

@@ -76,23 +76,42 @@ impl Sight<'_> {
         (order? == wanted).then_some(x)
     }
 
-    /// Heads before each was repeated for its group: `[…, kv, s, d]` of `[…, kv · times, s, d]`.
+    /// Heads before each was repeated for its group: `[kv, s, d]` of `[kv · times, s, d]`, behind axes of extent 1.
     fn ungrouped(&self, id: ValueId) -> Option<ValueId> {
         let is_reshape = |op: &Op| matches!(op, Op::Reshape(_));
         let repeated = *self.made_by(id, is_reshape)?.inputs.first()?;
         let (all, wide) = (self.shape(id)?, self.shape(repeated)?);
-        let lead = all.len().checked_sub(3)?;
-        let [heads, times, tail @ ..] = wide.get(lead..)? else {
+        let (lead, [heads, tail @ ..]) = all.split_at_checked(all.len().checked_sub(3)?)? else {
             return None;
         };
-        let joined = wide[..lead] == all[..lead]
-            && *tail == all[lead + 1..]
-            && heads.mul(times) == all[lead];
-        let one = self.once(repeated, lead + 1)?;
-        let x = self.maker(one).filter(|n| is_shaping(&n.op));
-        let x = *x?.inputs.first()?;
-        let want: Vec<&Dim> = all[..lead].iter().chain([heads]).chain(tail).collect();
-        (joined && self.shape(x)?.iter().eq(want)).then_some(x)
+        let at = wide.len().checked_sub(3)?;
+        let (over, [times, behind @ ..]) = wide.split_at_checked(at)? else {
+            return None;
+        };
+        let (kv, over) = over.split_last()?;
+        let joined = tail == behind && kv.mul(times) == *heads && ones(lead) && ones(over);
+        let one = self.maker(self.once(repeated, at)?);
+        let x = *one.filter(|n| is_shaping(&n.op))?.inputs.first()?;
+        let (over, own) = self.shape(x)?.split_at_checked(self.rank(x)?.checked_sub(3)?)?;
+        let whole = ones(over) && own.iter().eq([kv].into_iter().chain(tail));
+        (joined && whole).then_some(x)
+    }
+
+    /// A value without shapes that only add or drop axes of extent 1 at the front.
+    fn unframed(&self, mut id: ValueId) -> ValueId {
+        let shaping = |op: &Op| is_shaping(op) || matches!(op, Op::ShrinkDims(_));
+        let body = |id| self.shape(id).map(|s| s.iter().skip_while(|d| **d == Dim::Const(1)));
+        while let Some(node) = self.made_by(id, shaping) {
+            let same = match (body(node.inputs[0]), body(id)) {
+                (Some(a), Some(b)) => a.eq(b),
+                _ => false,
+            };
+            if !same {
+                break;
+            }
+            id = node.inputs[0];
+        }
+        id
     }
 
     /// What is repeated along an axis where it has extent 1.
@@ -117,6 +136,10 @@ impl Sight<'_> {
     }
 }
 
+fn ones(shape: &[Dim]) -> bool {
+    shape.iter().all(|d| *d == Dim::Const(1))
+}
+
 fn is_shaping(op: &Op) -> bool {
     matches!(op, Op::Reshape(_) | Op::ExpandDims(_))
 }
@@ -124,11 +147,15 @@ fn is_shaping(op: &Op) -> bool {
 /// `softmax(scale · q · kᵀ + mask) · v`.
 pub(super) fn attention(sight: &Sight<'_>, node: &Node) -> Option<Patch> {
     let [shares, v] = pair(node, Pair::Product)?;
-    let softmax = sight.made_by(sight.uncast(shares), |op| matches!(op, Op::Softmax(_)))?;
+    let shares = sight.uncast(sight.unframed(shares));
+    let softmax = sight.made_by(shares, |op| matches!(op, Op::Softmax(_)))?;
     let scores = sight.scores(sight.along_last(softmax)?)?;
     let [q, k] = scores.product?;
     let k = sight.exchanged(k)?;
-    let [k, v] = [k, v].map(|id| sight.ungrouped(id).unwrap_or(id));
+    let [k, v] = [k, v].map(|id| {
+        let id = sight.unframed(id);
+        sight.ungrouped(id).unwrap_or(id)
+    });
     let out = *node.outputs.first()?;
     let dtype = sight.dtype(out)?;
     if [q, k, v].iter().any(|&id| sight.dtype(id) != Some(dtype)) {

@@ -18,8 +18,8 @@ use crate::ops::transpose::Transpose;
 use crate::passes::cse::rename;
 use crate::types::{DType, Dim, TensorType};
 
-/// A value as another one sees it: for every axis the axis of `base`, none for a new one of extent 1. Axes of `base` that are not
-/// named have extent 1.
+/// A value as another one sees it: for every axis the axis of `base`, none for one of extent 1. Axes of `base` that are not named
+/// have extent 1.
 #[derive(Clone, Debug)]
 struct Seen {
     base: ValueId,
@@ -27,8 +27,11 @@ struct Seen {
 }
 
 impl Seen {
-    fn is_base(&self, rank: usize) -> bool {
-        self.axes.iter().copied().eq((0..rank).map(Some))
+    /// All axes of a value as they are.
+    fn whole(base: ValueId, shape: &[Dim]) -> Self {
+        let axis = |(i, d): (usize, &Dim)| (*d != Dim::Const(1)).then_some(i);
+        let axes = shape.iter().enumerate().map(axis).collect();
+        Self { base, axes }
     }
 }
 
@@ -62,8 +65,8 @@ impl Settling<'_> {
     fn node(&mut self, mut node: Node) {
         rename(&mut node, &self.renamed);
         if let (Some(seen), &[id]) = (self.moved(&node), &node.outputs[..]) {
-            let rank = self.ty(seen.base).map_or(0, |t| t.rank());
-            if seen.is_base(rank) {
+            let shape = self.ty(seen.base).map_or(&[][..], |t| &t.shape);
+            if seen.axes == Seen::whole(seen.base, shape).axes {
                 self.renamed.insert(id, seen.base);
             } else {
                 self.seen.insert(id, seen);
@@ -89,11 +92,9 @@ impl Settling<'_> {
         let (&[x, how], &[id]) = (&node.inputs[..], &node.outputs[..]) else {
             return None;
         };
-        let (from, to) = (self.ty(x)?.rank(), self.ty(id)?.rank());
-        let whole = Seen {
-            base: x,
-            axes: (0..from).map(Some).collect(),
-        };
+        let (given, made) = (&self.ty(x)?.shape, &self.ty(id)?.shape);
+        let (from, to) = (given.len(), made.len());
+        let whole = Seen::whole(x, given);
         let seen = self.seen.get(&x).unwrap_or(&whole);
         let axes = match &node.op {
             Op::Transpose(_) => {
@@ -111,6 +112,16 @@ impl Settling<'_> {
                 let all = seen.axes.iter().enumerate();
                 let kept = all.filter(|(i, _)| !gone.contains(i));
                 kept.map(|(_, a)| *a).collect()
+            }
+            Op::Reshape(_) => {
+                let one = Dim::Const(1);
+                let kept = |d: &&Dim| **d != one;
+                if !given.iter().filter(kept).eq(made.iter().filter(kept)) {
+                    return None;
+                }
+                let mut old = seen.axes.iter().flatten();
+                let each = made.iter().map(|d| if *d == one { None } else { old.next().copied() });
+                each.collect()
             }
             _ => return None,
         };

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use self::sight::{Patch, Sight};
 use crate::graph::{Graph, Module, Node};
 use crate::infer::{NodeError, infer};
-use crate::passes::eliminate_common;
+use crate::passes::{eliminate_common, prune};
 
 /// What stands in a node's place, where a rule has something better.
 type Rule = fn(&Sight<'_>, &Node) -> Option<Patch>;
@@ -27,8 +27,8 @@ type Rule = fn(&Sight<'_>, &Node) -> Option<Patch>;
 const RULES: &[(&str, Rule)] = &[
     ("softmax of its parts", attention::softmax),
     ("attention", attention::attention),
-    ("norm of x beside -x", norms::of_both_signs),
     ("norm by the mean square", norms::of_mean_square),
+    ("norm of x beside -x", norms::of_both_signs),
     ("norm in one kind", norms::in_one_kind),
     ("norm with its scale", norms::scaled),
     ("rotation by tables", rotations::whole),
@@ -41,7 +41,6 @@ const RULES: &[(&str, Rule)] = &[
 /// # Errors
 /// Where the graph cannot be inferred.
 pub fn recognise(module: &Module, graph: &mut Graph) -> Result<(), NodeError> {
-    axes::settle(graph, &infer(module, graph)?);
     let facts = infer(module, graph)?;
     let mut done: Vec<Node> = Vec::with_capacity(graph.body.nodes.len());
     let mut makers = HashMap::new();
@@ -63,6 +62,8 @@ pub fn recognise(module: &Module, graph: &mut Graph) -> Result<(), NodeError> {
         }
     }
     graph.body.nodes = done;
+    axes::settle(graph, &infer(module, graph)?);
     eliminate_common(graph);
+    prune(graph);
     Ok(())
 }

@@ -4,6 +4,8 @@ use super::sight::{Pair, Patch, Sight, ones, pair};
 use crate::graph::{Node, ValueId};
 use crate::ops::Op;
 use crate::ops::rms_norm::RmsNorm;
+use crate::ops::shape::axis;
+use crate::ops::transpose::Transpose;
 use crate::types::{DType, Dim};
 
 impl Sight<'_> {
@@ -70,27 +72,55 @@ pub(super) fn of_both_signs(sight: &Sight<'_>, node: &Node) -> Option<Patch> {
     if !matches!(node.op, Op::Slice(_)) {
         return None;
     }
-    let (x, eps) = layer_norm_of_both(sight, normal)?;
-    let first = |v: Vec<i64>, n: i64| v.iter().all(|v| *v == n);
-    let whole = first(sight.ints(begin)?, 0) && first(sight.ints(stride)?, 1);
-    let half = sight.shape(x)? == sight.shape(id)? && sight.dtype(x) == sight.dtype(id);
-    (whole && half).then(|| bare(sight, x, eps, node)).flatten()
+    let (all, eps) = layer_norm(sight, normal)?;
+    let both = |v: Vec<i64>, n: i64| v.iter().all(|v| *v == n);
+    let first = both(sight.ints(begin)?, 0) && both(sight.ints(stride)?, 1);
+    let (half, lead) = sight.shape(id)?.split_last()?;
+    let (whole, rows) = sight.shape(all)?.split_last()?;
+    let halved = rows == lead && whole.as_const()? == 2 * half.as_const()?;
+    let (x, order) = both_signs(sight, all)?;
+    let (shape, dtype) = (sight.shape(id)?, sight.dtype(x)?);
+    if !(first && halved && sight.dtype(id) == Some(dtype)) {
+        return None;
+    }
+    let mut patch = Patch::new(sight);
+    let x = match order {
+        Some(order) => patch.op(Transpose, &[x, order], dtype, shape),
+        None => x,
+    };
+    let ones = patch.constant(ones(dtype, half.as_const()?)?);
+    Some(patch.finish(RmsNorm { eps }, &[x, ones], node))
 }
 
-/// What lies with its negative in the rows that a layer norm has normalised, and epsilon.
-fn layer_norm_of_both(sight: &Sight<'_>, id: ValueId) -> Option<(ValueId, f64)> {
-    let [away, factor] = sight.with_row_factor(sight.maker(sight.uncast(id))?)?;
-    let (mean, eps) = sight.inverse_root(factor)?;
-    let (of, n) = sight.squares(mean)?;
+/// What a layer norm over the last axis is of, and its epsilon.
+fn layer_norm(sight: &Sight<'_>, id: ValueId) -> Option<(ValueId, f64)> {
+    // What is left of it behind the mean is a norm by the mean square.
+    let (away, eps) = sight.bare_norm(sight.uncast(id))?;
     let [all, center] = sight.pair(away, Pair::Sub)?;
     let center = sight.made_by(center, |op| matches!(op, Op::ReduceMean(_)))?;
-    let centered = of == away && sight.along_last(center)? == all;
-    let &[x, negative] = sight.joined_rows(sight.uncast(all))? else {
+    (sight.along_last(center)? == all).then_some((all, eps))
+}
+
+/// What lies behind one another with its negative, and the order of axes in which that gives `id`, where they are in another.
+fn both_signs(sight: &Sight<'_>, id: ValueId) -> Option<(ValueId, Option<ValueId>)> {
+    let id = sight.uncast(id);
+    let turned = sight.made_by(id, |op| matches!(op, Op::Transpose(_)));
+    let (of, order) = match turned.map(|n| &n.inputs[..]) {
+        Some(&[x, order]) => (sight.uncast(x), Some(order)),
+        _ => (id, None),
+    };
+    let concat = sight.made_by(of, |op| matches!(op, Op::Concat(_)))?;
+    let &[at, x, negative] = &concat.inputs[..] else {
         return None;
     };
-    let turned = sight.multiple(negative)? == (x, -1.0);
-    let whole = n == sight.width(all)? as f64 && n == 2.0 * sight.width(x)? as f64;
-    (centered && turned && whole).then_some((x, eps))
+    let rank = sight.rank(of)?;
+    let at = axis(*sight.ints(at)?.first()?, rank).ok()?;
+    let last = match order {
+        Some(order) => axis(*sight.ints(order)?.last()?, rank).ok()?,
+        None => rank - 1,
+    };
+    let signs = at == last && sight.multiple(negative)? == (x, -1.0);
+    signs.then_some((x, order))
 }
 
 /// `x / √(mean(x²) + eps)`.
