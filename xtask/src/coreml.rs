@@ -109,13 +109,13 @@ pub(crate) fn replay_all(folder: &Path, mode: Mode) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// The folders that hold a `meta.yaml`, in order.
+/// The folders that hold a `meta.yaml` and have a recording beside them, in order.
 fn packages(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut found = entries
         .map(|e| Ok(e?.path()))
         .collect::<Result<Vec<_>, Failure>>()?;
-    found.retain(|p| p.join("meta.yaml").is_file());
+    found.retain(|p| p.join("meta.yaml").is_file() && p.with_extension("safetensors").is_file());
     found.sort();
     Ok(found)
 }
