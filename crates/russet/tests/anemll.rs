@@ -48,7 +48,8 @@ fn batches_and_single_tokens_agree_bit_for_bit() {
     for (name, batch) in [("gemma4", 16), ("qwen3-lut4", 16), ("monolithic", 8)] {
         let model = open(name, |_| {});
         for count in [16, 17, 48, 100].map(|n: usize| n.min(model.max_context() - 1)) {
-            let prompt = tokens(count);
+            let vocabulary = model.vocabulary() as Token;
+            let prompt: Vec<Token> = tokens(count).iter().map(|t| t % vocabulary).collect();
             let single = after(&mut model.anemll().unwrap(), &prompt, &[1]);
             for pieces in [&[count][..], &[5, batch], &[batch + 3, 1]] {
                 let mut engine = model.anemll().unwrap();
@@ -177,7 +178,10 @@ fn it_chats() {
 /// Heads that choose for themselves say of every part which entry is the largest: the largest of all is that of the whole logits.
 #[test]
 fn a_head_that_chooses_agrees_with_one_that_does_not() {
-    let (whole, chosen) = (open("monolithic", |_| {}), open("monolithic-argmax", |_| {}));
+    let (whole, chosen) = (
+        open("monolithic", |_| {}),
+        open("monolithic-argmax", |_| {}),
+    );
     let prompt = tokens(20).iter().map(|t| t % 203).collect::<Vec<_>>();
     let mut engines = [whole.engine().unwrap(), chosen.engine().unwrap()];
     for engine in &mut engines {

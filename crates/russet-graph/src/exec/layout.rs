@@ -117,7 +117,9 @@ impl Layout {
             }
             strides.push(stride.clone());
         }
-        rest.next().is_none().then(|| self.with_axes(shape, strides))
+        rest.next()
+            .is_none()
+            .then(|| self.with_axes(shape, strides))
     }
 
     fn with_axes(&self, shape: &[Dim], strides: Vec<Dim>) -> Self {
@@ -197,7 +199,10 @@ mod tests {
         let x = Layout::contiguous(&c(&[1, 5, 12])).permute(&[0, 2, 1]);
         let split = x.reshape(&c(&[1, 3, 4, 5])).unwrap();
         assert_eq!(split.strides[1..], c(&[4, 1, 12]));
-        assert_eq!(split.reshape(&c(&[12, 1, 5])).unwrap().strides, c(&[1, 60, 12]));
+        assert_eq!(
+            split.reshape(&c(&[12, 1, 5])).unwrap().strides,
+            c(&[1, 60, 12])
+        );
         assert!(x.reshape(&c(&[60])).is_none() && x.reshape(&c(&[1, 4, 15])).is_none());
         assert_eq!(
             Layout::contiguous(&c(&[3, 1]))

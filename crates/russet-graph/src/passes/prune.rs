@@ -24,7 +24,9 @@ pub fn prune(graph: &mut Graph) {
         let wanted = |id: &ValueId| needed.get(id.index()).is_some_and(|n| *n);
         if effect || node.outputs.iter().any(wanted) {
             need(&node.inputs, &mut needed);
-            node.blocks.iter().for_each(|b| each(b, &mut |ids| need(ids, &mut needed)));
+            node.blocks
+                .iter()
+                .for_each(|b| each(b, &mut |ids| need(ids, &mut needed)));
             kept.push(node);
         }
     }
@@ -119,7 +121,10 @@ mod tests {
         .unwrap();
         prune(&mut module.graphs[0]);
         verify(&module).unwrap();
-        let lines = TEXT.lines().filter(|l| !l.contains("%1")).collect::<Vec<_>>();
+        let lines = TEXT
+            .lines()
+            .filter(|l| !l.contains("%1"))
+            .collect::<Vec<_>>();
         let want = lines.join("\n").replace("%2", "%1") + "\n";
         assert_eq!(print(&module).text, want);
     }

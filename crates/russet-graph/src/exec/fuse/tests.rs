@@ -167,7 +167,9 @@ const EXPERTS: &str = r#"module {
 #[test]
 fn experts_without_weight_are_left_out() {
     let numbers = |n: usize, step: usize| -> Vec<f64> {
-        (0..n).map(|i| (i * step % 23) as f64 / 16.0 - 0.625).collect()
+        (0..n)
+            .map(|i| (i * step % 23) as f64 / 16.0 - 0.625)
+            .collect()
     };
     let blob = |step| {
         let values = numbers(96, step).into_iter().map(|v| v as f32);

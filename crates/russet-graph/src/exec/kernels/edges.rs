@@ -96,7 +96,11 @@ impl Kernel for MaskEdges {
         });
         let out = &mut cx.outputs[0];
         let (dtype, size) = (out.dtype, out.dtype.size().unwrap_or(1));
-        for (number, place) in seen.numbers().iter().zip(out.bytes().chunks_exact_mut(size)) {
+        for (number, place) in seen
+            .numbers()
+            .iter()
+            .zip(out.bytes().chunks_exact_mut(size))
+        {
             store_int(dtype, *number as i64, place);
         }
         Ok(())
@@ -122,7 +126,8 @@ fn seen(m: usize, s: usize, row: impl Fn(usize) -> Option<Edges>) -> Option<Seen
         plain &= zeros;
     }
     let keys = end.checked_sub(first)?;
-    let all = |fits: &dyn Fn(usize, Edges) -> bool| (0..m).all(|i| row(i).is_some_and(|e| fits(i, e)));
+    let all =
+        |fits: &dyn Fn(usize, Edges) -> bool| (0..m).all(|i| row(i).is_some_and(|e| fits(i, e)));
     let mut seen = Seen {
         first,
         keys,
@@ -154,10 +159,18 @@ mod tests {
     const NEG: f32 = f32::NEG_INFINITY;
 
     fn of<const S: usize>(rows: &[[f32; S]]) -> Option<Seen> {
-        seen(rows.len(), S, |i| edges(&rows[i], |x| (*x <= HIDDEN, *x == 0.0)))
+        seen(rows.len(), S, |i| {
+            edges(&rows[i], |x| (*x <= HIDDEN, *x == 0.0))
+        })
     }
 
-    fn want(first: usize, keys: usize, causal: bool, window: Option<usize>, added: bool) -> Option<Seen> {
+    fn want(
+        first: usize,
+        keys: usize,
+        causal: bool,
+        window: Option<usize>,
+        added: bool,
+    ) -> Option<Seen> {
         Some(Seen {
             first,
             keys,
@@ -175,9 +188,17 @@ mod tests {
         assert_eq!(of(&behind), want(2, 1, false, None, false));
         let causal = [[0.0, NEG, NEG, NEG], [0.0, 0.0, NEG, NEG]];
         assert_eq!(of(&causal), want(0, 2, true, None, false));
-        let window = [[0.0, 0.0, NEG, NEG], [NEG, 0.0, 0.0, NEG], [NEG, NEG, 0.0, 0.0]];
+        let window = [
+            [0.0, 0.0, NEG, NEG],
+            [NEG, 0.0, 0.0, NEG],
+            [NEG, NEG, 0.0, 0.0],
+        ];
         assert_eq!(of(&window), want(0, 4, true, Some(2), false));
-        let begun = [[0.0, NEG, NEG, NEG], [0.0, 0.0, NEG, NEG], [NEG, 0.0, 0.0, NEG]];
+        let begun = [
+            [0.0, NEG, NEG, NEG],
+            [0.0, 0.0, NEG, NEG],
+            [NEG, 0.0, 0.0, NEG],
+        ];
         assert_eq!(of(&begun), want(0, 3, true, Some(2), false));
     }
 

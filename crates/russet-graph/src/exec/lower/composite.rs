@@ -174,13 +174,19 @@ impl Lowering<'_> {
         if !one {
             return Ok((view, None));
         }
-        let same = |(m, _): &&(ViewDraft, ViewDraft)| m.home == given.home && m.layout == given.layout;
+        let same =
+            |(m, _): &&(ViewDraft, ViewDraft)| m.home == given.home && m.layout == given.layout;
         if let Some((_, edges)) = self.edges.iter().find(same) {
             return Ok((view, Some(edges.clone())));
         }
         let edges = self.buffer(DType::I32, &[Dim::from(kernels::MaskEdges::FOUND)]);
         let kernel = kernels::MaskEdges;
-        self.emit("mask_edges", kernel, vec![given.clone()], vec![edges.clone()]);
+        self.emit(
+            "mask_edges",
+            kernel,
+            vec![given.clone()],
+            vec![edges.clone()],
+        );
         self.edges.push((given, edges.clone()));
         Ok((view, Some(edges)))
     }

@@ -235,7 +235,8 @@ impl<'a> Lowering<'a> {
             self.last_use.insert(id, nodes.len());
         }
         for (index, node) in nodes.iter().enumerate().rev() {
-            self.makers.extend(node.outputs.iter().map(|&id| (id, index)));
+            self.makers
+                .extend(node.outputs.iter().map(|&id| (id, index)));
             let effect = matches!(node.op, Op::WriteHandle(_));
             if !effect && !node.outputs.iter().any(|id| self.last_use.contains_key(id)) {
                 continue;

@@ -51,7 +51,9 @@ fn gelu(approximate: Approximate) -> Op {
 /// A product or sum that is, of some one value, one of the [`KNOWN`] functions.
 pub(super) fn named(sight: &Sight<'_>, node: &Node) -> Option<Patch> {
     let spelled = matches!(Pair::of(&node.op)?, Pair::Add | Pair::Mul | Pair::Div);
-    let &[id] = &node.outputs[..] else { return None };
+    let &[id] = &node.outputs[..] else {
+        return None;
+    };
     let mut terms = Terms::default();
     terms.walk(sight, node);
     if !spelled || !terms.curved {
@@ -111,7 +113,12 @@ struct Curve {
 }
 
 fn curve(op: &Op) -> Option<Curve> {
-    let curved = |value| Some(Curve { value, curved: true });
+    let curved = |value| {
+        Some(Curve {
+            value,
+            curved: true,
+        })
+    };
     match op {
         Op::Tanh(_) => curved(f64::tanh),
         Op::Exp(_) => curved(f64::exp),
@@ -130,12 +137,7 @@ fn is_step(op: &Op) -> bool {
 }
 
 /// What a node gives where a value is this number, and nothing else is open.
-fn value(
-    sight: &Sight<'_>,
-    node: &Node,
-    x: (ValueId, f64),
-    left: &mut usize,
-) -> Option<f64> {
+fn value(sight: &Sight<'_>, node: &Node, x: (ValueId, f64), left: &mut usize) -> Option<f64> {
     *left = left.checked_sub(1)?;
     let mut operand = |id: ValueId| {
         if id == x.0 {
@@ -149,7 +151,9 @@ fn value(
     if let [a] = node.inputs[..] {
         return Some((curve(&node.op)?.value)(operand(a)?));
     }
-    let &[a, b] = &node.inputs[..] else { return None };
+    let &[a, b] = &node.inputs[..] else {
+        return None;
+    };
     let (kind, a) = (Pair::of(&node.op)?, operand(a)?);
     let b = operand(b)?;
     match kind {

@@ -92,7 +92,9 @@ impl Sight<'_> {
         let joined = tail == behind && kv.mul(times) == *heads && ones(lead) && ones(over);
         let one = self.maker(self.once(repeated, at)?);
         let x = *one.filter(|n| is_shaping(&n.op))?.inputs.first()?;
-        let (over, own) = self.shape(x)?.split_at_checked(self.rank(x)?.checked_sub(3)?)?;
+        let (over, own) = self
+            .shape(x)?
+            .split_at_checked(self.rank(x)?.checked_sub(3)?)?;
         let whole = ones(over) && own.iter().eq([kv].into_iter().chain(tail));
         (joined && whole).then_some(x)
     }
@@ -100,7 +102,10 @@ impl Sight<'_> {
     /// A value without shapes that only add or drop axes of extent 1 at the front.
     fn unframed(&self, mut id: ValueId) -> ValueId {
         let shaping = |op: &Op| is_shaping(op) || matches!(op, Op::ShrinkDims(_));
-        let body = |id| self.shape(id).map(|s| s.iter().skip_while(|d| **d == Dim::Const(1)));
+        let body = |id| {
+            self.shape(id)
+                .map(|s| s.iter().skip_while(|d| **d == Dim::Const(1)))
+        };
         while let Some(node) = self.made_by(id, shaping) {
             let same = match (body(node.inputs[0]), body(id)) {
                 (Some(a), Some(b)) => a.eq(b),

@@ -120,7 +120,9 @@ impl Settling<'_> {
                     return None;
                 }
                 let mut old = seen.axes.iter().flatten();
-                let each = made.iter().map(|d| if *d == one { None } else { old.next().copied() });
+                let each = made
+                    .iter()
+                    .map(|d| if *d == one { None } else { old.next().copied() });
                 each.collect()
             }
             _ => return None,
@@ -133,7 +135,9 @@ impl Settling<'_> {
 
     /// Computes a function of elements on what its operands see alike.
     fn function(&mut self, node: &Node) -> Option<()> {
-        let &[id] = &node.outputs[..] else { return None };
+        let &[id] = &node.outputs[..] else {
+            return None;
+        };
         if !by_element(&node.op) {
             return None;
         }
@@ -165,8 +169,16 @@ impl Settling<'_> {
         ty.is_some_and(|t| t.fixed_len() == Some(1) && t.rank() <= rank)
     }
 
-    fn push(&mut self, op: impl Into<Op>, inputs: &[ValueId], dtype: DType, shape: &[Dim]) -> ValueId {
-        let id = self.graph.add_value(TensorType::new(dtype, shape.iter().cloned()));
+    fn push(
+        &mut self,
+        op: impl Into<Op>,
+        inputs: &[ValueId],
+        dtype: DType,
+        shape: &[Dim],
+    ) -> ValueId {
+        let id = self
+            .graph
+            .add_value(TensorType::new(dtype, shape.iter().cloned()));
         self.done.push(Node::new(op, inputs, &[id]));
         id
     }

@@ -32,6 +32,7 @@ const RULES: &[(&str, Rule)] = &[
     ("norm in one kind", norms::in_one_kind),
     ("norm with its scale", norms::scaled),
     ("rotation by tables", rotations::whole),
+    ("rotation half by half", rotations::by_halves),
     ("rotation of the first elements", rotations::first),
     ("activation", activations::named),
 ];

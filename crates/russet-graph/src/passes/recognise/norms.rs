@@ -65,7 +65,9 @@ fn bare(sight: &Sight<'_>, x: ValueId, eps: f64, root: &Node) -> Option<Patch> {
 
 /// The first half of `layer_norm([x, -x])`, whose mean is zero.
 pub(super) fn of_both_signs(sight: &Sight<'_>, node: &Node) -> Option<Patch> {
-    let &[id] = &node.outputs[..] else { return None };
+    let &[id] = &node.outputs[..] else {
+        return None;
+    };
     let &[normal, begin, _, stride] = &node.inputs[..] else {
         return None;
     };

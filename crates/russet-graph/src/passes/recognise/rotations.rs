@@ -4,6 +4,7 @@ use super::sight::{Pair, Patch, Sight, pair};
 use crate::graph::{ConstantData, Node, Storage, ValueId};
 use crate::ops::Op;
 use crate::ops::rope::{Part, Parts, Rope};
+use crate::ops::shape::repeats_to;
 use crate::ops::slice::Slice;
 use crate::types::Dim;
 
@@ -35,22 +36,57 @@ pub(super) fn whole(sight: &Sight<'_>, node: &Node) -> Option<Patch> {
         return None;
     }
     let width = sight.width(turned).filter(|w| w % 2 == 0)?;
-    let rank = sight.rank(turned).filter(|r| *r > 1)?;
-    let table = |id: ValueId| {
-        let shape = sight.shape(id)?;
-        let fits = shape.len() <= rank && sight.width(id)? == width;
-        (fits && sight.dtype(id) == sight.dtype(turned)).then_some(id)
-    };
-    let tables = [table(cos)?, table(sin)?];
+    let tables = sight.is_table(cos, turned, width) && sight.is_table(sin, turned, width);
+    if !tables || sight.shape(turned)? != sight.shape(*node.outputs.first()?)? {
+        return None;
+    }
     let mut patch = Patch::new(sight);
-    let mut half = |id| Half { sight, patch: &mut patch, of: width }.of(id, REACH);
-    let (cos, sin) = (half(tables[0])?, half(tables[1])?);
+    let mut half = |id| {
+        let patch = &mut patch;
+        Half {
+            sight,
+            patch,
+            of: width,
+        }
+        .of(id, REACH)
+    };
+    let (cos, sin) = (half(cos)?, half(sin)?);
     Some(patch.finish(BY_TABLES, &[turned, cos, sin], node))
+}
+
+/// `[x₁ · cos - x₂ · sin, x₂ · cos + x₁ · sin]`, with tables of half the width.
+pub(super) fn by_halves(sight: &Sight<'_>, node: &Node) -> Option<Patch> {
+    let &[id] = &node.outputs[..] else {
+        return None;
+    };
+    let (Op::Concat(_), &[_, first, second]) = (&node.op, &node.inputs[..]) else {
+        return None;
+    };
+    let width = sight.width(id)?;
+    let half = sight.width(first)?;
+    let [a, b] = sight.pair(first, Pair::Sub)?;
+    let [c, d] = sight.pair(second, Pair::Add)?;
+    let (lower, upper) = ((0, half), (half, width));
+    let found = sight.factors(a, lower).into_iter().find_map(|(x, cos)| {
+        let of = |product, part| {
+            let factors = sight.factors(product, part).into_iter();
+            factors.filter(|f| f.0 == x).map(|f| f.1).next()
+        };
+        let sin = of(b, upper)?;
+        let alike = |[c, d]: [ValueId; 2]| of(c, upper) == Some(cos) && of(d, lower) == Some(sin);
+        (alike([c, d]) || alike([d, c])).then_some((x, cos, sin))
+    });
+    let (x, cos, sin) = found?;
+    let tables = sight.is_table(cos, x, half) && sight.is_table(sin, x, half);
+    let whole = sight.shape(x)? == sight.shape(id)? && width == 2 * half;
+    (tables && whole).then(|| Patch::new(sight).finish(BY_TABLES, &[x, cos, sin], node))
 }
 
 /// A rotation of the first elements of rows, beside the others as they were.
 pub(super) fn first(sight: &Sight<'_>, node: &Node) -> Option<Patch> {
-    let &[id] = &node.outputs[..] else { return None };
+    let &[id] = &node.outputs[..] else {
+        return None;
+    };
     let (Op::Concat(_), &[_, turned, rest]) = (&node.op, &node.inputs[..]) else {
         return None;
     };
@@ -72,6 +108,30 @@ pub(super) fn first(sight: &Sight<'_>, node: &Node) -> Option<Patch> {
 }
 
 impl Sight<'_> {
+    /// Whether a value repeats to the rows of `x`, cut to `width`.
+    fn is_table(&self, id: ValueId, x: ValueId, width: i64) -> bool {
+        let fits = || {
+            let mut rows = self.shape(x)?.to_vec();
+            *rows.last_mut()? = Dim::Const(width);
+            let table = self.shape(id)?;
+            let kinds = self.dtype(id) == self.dtype(x) && self.width(id)? == width;
+            Some(kinds && rows.len() > 1 && repeats_to(table, &rows))
+        };
+        fits().unwrap_or(false)
+    }
+
+    /// What a product may be of: a part of the rows of some `x`, and a table.
+    fn factors(&self, id: ValueId, (from, to): (i64, i64)) -> Vec<(ValueId, ValueId)> {
+        let Some([p, q]) = self.pair(id, Pair::Mul) else {
+            return Vec::new();
+        };
+        let of = |part, table| {
+            let (x, begin, end) = self.part_of_rows(part)?;
+            ((begin, end) == (from, to)).then_some((x, table))
+        };
+        [of(p, q), of(q, p)].into_iter().flatten().collect()
+    }
+
     /// The rows whose halves are exchanged here, the second turned round.
     fn turned(&self, id: ValueId) -> Option<ValueId> {
         let &[second, first] = self.joined_rows(id)? else {

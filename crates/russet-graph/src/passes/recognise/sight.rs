@@ -179,8 +179,11 @@ impl<'a> Sight<'a> {
         let whole = from[..others] == to[..others] && lead.iter().all(|b| *b == 0);
         let (n, count) = (from[others].as_const()?, to.last()?.as_const()?);
         let first = if *first < 0 { first + n } else { *first };
-        (whole && stride.iter().all(|s| *s == 1) && first >= 0 && first + count <= n)
-            .then_some((x, first, first + count))
+        (whole && stride.iter().all(|s| *s == 1) && first >= 0 && first + count <= n).then_some((
+            x,
+            first,
+            first + count,
+        ))
     }
 
     /// Tensors that are put one behind the other along the last axis.

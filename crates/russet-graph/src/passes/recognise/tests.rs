@@ -22,7 +22,8 @@ struct Body(Graph);
 impl Body {
     fn input(&mut self, shape: &[usize]) -> ValueId {
         let name = format!("in{}", self.0.inputs.len());
-        self.0.add_input(&name, TensorType::fixed(DType::F32, shape))
+        self.0
+            .add_input(&name, TensorType::fixed(DType::F32, shape))
     }
 
     fn positions(&mut self, n: usize) -> ValueId {
@@ -377,6 +378,30 @@ fn rotations_by_tables() {
     };
     assert_eq!(first(6), ["gather_nd", "gather_nd", "rope"]);
     assert!(first(5).contains(&"concat"));
+}
+
+#[test]
+fn rotations_half_by_half() {
+    let halves = |crossed: bool| {
+        rewritten(move |b| {
+            let (x, at) = (b.input(&[1, 2, 4, 6]), places(b));
+            let [cos, sin] = [(3, 0.0), (5, 0.0)].map(|kind| table(b, at, 6, kind));
+            let [cos, sin] = [cos, sin].map(|t| b.part(t, 0, 3));
+            let (first, second) = (b.part(x, 0, 3), b.part(x, 3, 6));
+            let (a, c) = (b.mul(first, cos), b.mul(second, sin));
+            let (d, e) = if crossed {
+                (first, second)
+            } else {
+                (second, first)
+            };
+            let (d, e) = (b.mul(d, cos), b.mul(e, sin));
+            let low = b.two(broadcasting_sub::BroadcastingSub, a, c);
+            let high = b.add(e, d);
+            b.join(low, high)
+        })
+    };
+    assert_eq!(halves(false), ["gather_nd", "gather_nd", "rope"]);
+    assert!(!halves(true).contains(&"rope"));
 }
 
 /// Two heads, each for a group of two.

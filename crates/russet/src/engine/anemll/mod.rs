@@ -142,8 +142,8 @@ impl AnemllEngine {
             .executors
             .get_mut(stage.number)
             .ok_or(EngineError::Empty)?;
-        let executor = executor
-            .get_or_insert_with(|| Executor::new(stage.plan.clone(), chain.pool.clone()));
+        let executor =
+            executor.get_or_insert_with(|| Executor::new(stage.plan.clone(), chain.pool.clone()));
         if chain.head.is_some() {
             self.carried.run(executor, &mut States::default())?;
         }
