@@ -11,7 +11,7 @@ use russet::{EngineError, EngineVariant, OpenOptions};
 
 pub(crate) use constraint::ConstraintArgs;
 pub(crate) use eval::{
-    ChoicesArgs, CompareArgs, ContinuationArgs, EvalCommand, PerplexityArgs, TextArgs,
+    ChoicesArgs, CompareArgs, ContinuationArgs, EvalCommand, PerplexityArgs, SchemasArgs, TextArgs,
 };
 pub(crate) use run::{
     ChatArgs, OrderArg, OverflowArg, RunArgs, SamplingArgs, TalkArgs, cache_note,

@@ -601,7 +601,11 @@ impl Model {
         Ok(Grammar::new(self.grammar_vocabulary()?, constraint)?)
     }
 
-    fn grammar_vocabulary(&self) -> Result<&Arc<Vocabulary>, Error> {
+    /// The tokens that a grammar sees, with a mask as wide as the logits; made once.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] without a tokenizer, [`GrammarError::Vocabulary`](crate::grammar::GrammarError) for one that grammars cannot use.
+    pub fn grammar_vocabulary(&self) -> Result<&Arc<Vocabulary>, Error> {
         if let Some(made) = self.words.vocabulary.get() {
             return Ok(made);
         }

@@ -49,7 +49,9 @@ fn answer(model: &Model, options: &GenerateOptions) -> Reply {
 
 fn is_person(text: &str) -> bool {
     let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text:?}"));
-    let age = value["age"].as_u64().is_some_and(|a| a <= 150);
+    // JSON Schema has 33.0 for an integer.
+    let whole = |a: f64| a.fract() == 0.0 && (0.0..=150.0).contains(&a);
+    let age = value["age"].as_f64().is_some_and(whole);
     let name = value["first_name"]
         .as_str()
         .is_some_and(|n| n.chars().count() <= 12);

@@ -18,6 +18,9 @@ pub(crate) enum EvalCommand {
     Choices(ChoicesArgs),
     /// How far the distributions of one model are from another's, over the same text
     Compare(CompareArgs),
+    /// How much of JSON Schema can be enforced, and how fast
+    #[command(after_help = SCHEMAS)]
+    Schemas(SchemasArgs),
 }
 
 /// What a file of questions looks like.
@@ -28,6 +31,35 @@ A line of the file is a question:
 (in one line). A choice follows its question as it is, with its space; the
 answer counts from 0. Printed are the share of questions where the likeliest
 choice is right, and where the likeliest by byte of text is.";
+
+/// What files of schemas look like.
+const SCHEMAS: &str = "\
+A file is a schema with instances, as in MaskBench,
+  {\"schema\": {...}, \"tests\": [{\"data\": ..., \"valid\": true}, ...]}
+a list of such objects, as in the JSON Schema Test Suite, or a schema alone.
+Every token of a valid instance must be allowed, and its end; of an invalid one
+something must not. It is a failure when an invalid instance can be written.";
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemasArgs {
+    /// A file, or a folder whose .json files are all read, those in its folders too
+    pub(crate) path: PathBuf,
+    /// Whose vocabulary the masks are for: a bundle, a GGUF file or a name
+    #[arg(long, value_name = "MODEL", default_value = "smollm2")]
+    pub(crate) model: String,
+    /// A tokenizer.json in place of a model
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    pub(crate) tokenizer: Option<PathBuf>,
+    /// Print every schema that is refused and every instance that is misjudged
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) failures: bool,
+    /// Refuse schemas with keywords that can only be checked when a value is whole
+    #[arg(long)]
+    pub(crate) schema_strict: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct PerplexityArgs {

@@ -12,6 +12,7 @@ use russet::evaluate::{
 use russet::{Model, Token, Tokenizer};
 use serde_json::{Value, json};
 
+use super::schemas::schemas;
 use crate::args::{
     ChoicesArgs, CompareArgs, ContinuationArgs, EngineArgs, EvalCommand, PerplexityArgs,
     PrecisionArg, TextArgs,
@@ -27,6 +28,7 @@ pub(crate) fn eval(command: &EvalCommand) -> Result<ExitCode, Failure> {
         EvalCommand::Continuation(args) => of_continuation(args).map(done),
         EvalCommand::Choices(args) => of_questions(args).map(done),
         EvalCommand::Compare(args) => of_two(args),
+        EvalCommand::Schemas(args) => schemas(args),
     }
 }
 
@@ -62,18 +64,18 @@ fn read(model: &Model, args: &TextArgs) -> Result<(Vec<Token>, usize), Failure> 
 }
 
 /// Progress on standard error, where somebody sees it.
-fn bar(length: usize, what: &str) -> ProgressBar {
+pub(super) fn bar(length: usize, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(length as u64);
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.with_message(what.to_owned())
 }
 
-fn print(text: &str) -> Result<(), Failure> {
+pub(super) fn print(text: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{text}").map_err(Failure::write)
 }
 
-fn pretty(value: &Value) -> String {
+pub(super) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 

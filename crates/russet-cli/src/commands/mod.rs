@@ -11,4 +11,5 @@ pub(crate) mod inspect;
 pub(crate) mod pull;
 pub(crate) mod retarget;
 pub(crate) mod run;
+mod schemas;
 pub(crate) mod talk;

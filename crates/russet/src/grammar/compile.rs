@@ -34,6 +34,12 @@ pub(super) struct Compiled {
     pub(super) parser: Parser,
     /// Checks of values beside the grammar, where there are any.
     pub(super) checks: Option<Watch>,
+    /// Whether the text is JSON from its first byte.
+    pub(super) is_json: bool,
+    /// Whether that JSON may be written in other forms.
+    pub(super) other_forms: bool,
+    /// Whether one of those is a fraction of zero behind an integer.
+    pub(super) fractions: bool,
 }
 
 /// Where checked JSON is in the text.
@@ -95,14 +101,16 @@ impl Grammar {
 struct Parts {
     grammars: Vec<GrammarWithLexer>,
     watch: Option<Watch>,
+    /// Whether `1.0` is an integer.
+    fractions: bool,
 }
 
 fn compile(vocabulary: &Vocabulary, constraint: &Constraint) -> Result<Compiled, GrammarError> {
     let mut relaxed = Relaxed::default();
-    let (mut parser, watch) = loop {
+    let (mut parser, watch, fractions) = loop {
         let parts = parts(vocabulary, constraint, &relaxed)?;
         match parser(vocabulary, parts.grammars) {
-            Ok(parser) => break (parser, parts.watch),
+            Ok(parser) => break (parser, parts.watch, parts.fractions),
             Err(e) if relaxed.after(&e) => {}
             Err(e) => return Err(engine_error(&e, constraint)),
         }
@@ -114,6 +122,9 @@ fn compile(vocabulary: &Vocabulary, constraint: &Constraint) -> Result<Compiled,
     Ok(Compiled {
         parser,
         checks: watch,
+        is_json: matches!(constraint.kind, Kind::Schema(_)),
+        other_forms: constraint.options.other_forms,
+        fractions,
     })
 }
 
@@ -172,10 +183,12 @@ fn parts(
     let plain = |grammar| Parts {
         grammars: vec![grammar],
         watch: None,
+        fractions: false,
     };
     Ok(match &constraint.kind {
         Kind::Schema(schema) => {
-            let (grammar, checks) = schema_grammar(schema, &constraint.options, relaxed)?;
+            let (grammar, checks, fractions) =
+                schema_grammar(schema, &constraint.options, relaxed)?;
             let watch = checks.map(|checks| Watch {
                 checks,
                 marker: None,
@@ -183,6 +196,7 @@ fn parts(
             Parts {
                 grammars: vec![grammar],
                 watch,
+                fractions,
             }
         }
         Kind::Regex(regex) => plain(GrammarWithLexer::from_regex(regex)),
@@ -192,12 +206,12 @@ fn parts(
     })
 }
 
-/// A schema as llguidance takes it, with the checks for what it does not.
+/// A schema as llguidance takes it, with the checks for what it does not, and whether `1.0` is an integer in it.
 fn schema_grammar(
     schema: &Value,
     options: &JsonOptions,
     relaxed: &Relaxed,
-) -> Result<(GrammarWithLexer, Option<Arc<Checks>>), GrammarError> {
+) -> Result<(GrammarWithLexer, Option<Arc<Checks>>, bool), GrammarError> {
     let lowered = lower(schema, relaxed)?;
     let late = lowered.checks.pointers();
     if let (true, Some(pointer)) = (options.strict, late.first()) {
@@ -221,7 +235,8 @@ fn schema_grammar(
     schema["x-guidance"] = whitespace;
     schema["x-guidance"]["json_allow_general_unicode_escapes"] = json!(true);
     let checks = (!late.is_empty()).then(|| Arc::new(lowered.checks));
-    Ok((GrammarWithLexer::from_json_schema(schema), checks))
+    let grammar = GrammarWithLexer::from_json_schema(schema);
+    Ok((grammar, checks, lowered.fractions))
 }
 
 /// Text up to a marker and with it, as a rule of Lark named `before`, and text that does not hold the marker.
@@ -264,7 +279,11 @@ fn after(
         marker: Some(w.marker.unwrap_or_else(|| marker.as_bytes().to_vec())),
         ..w
     });
-    Ok(Parts { grammars, watch })
+    Ok(Parts {
+        grammars,
+        watch,
+        fractions: false,
+    })
 }
 
 fn tool_grammar(
@@ -278,7 +297,7 @@ fn tool_grammar(
             "a call is required of no tools".to_owned(),
         ));
     }
-    let (mut grammar, checks) = schema_grammar(&tools.schema(), options, relaxed)?;
+    let (mut grammar, checks, _) = schema_grammar(&tools.schema(), options, relaxed)?;
     grammar.name = Some("call".to_owned());
     let (begin, special) = marker_in_lark(vocabulary, &tools.begin);
     let (end, _) = marker_in_lark(vocabulary, &tools.end);
@@ -299,5 +318,6 @@ fn tool_grammar(
     Ok(Parts {
         grammars: vec![GrammarWithLexer::from_lark(lark), grammar],
         watch,
+        fractions: false,
     })
 }

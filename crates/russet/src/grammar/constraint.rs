@@ -32,6 +32,9 @@ pub struct JsonOptions {
     pub whitespace: usize,
     /// Refuse keywords that can only be checked when a value is whole: such a check may find that nothing can follow.
     pub strict: bool,
+    /// Allow integers with a fraction of zero (`1.0`) and escaped slashes (`\\/`), as JSON Schema and JSON do. Readers that want an
+    /// integer often refuse the former.
+    pub other_forms: bool,
 }
 
 impl Default for JsonOptions {
@@ -39,6 +42,7 @@ impl Default for JsonOptions {
         Self {
             whitespace: 16,
             strict: false,
+            other_forms: true,
         }
     }
 }

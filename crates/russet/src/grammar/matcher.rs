@@ -7,6 +7,8 @@ use llguidance::api::StopReason;
 
 use super::compile::Compiled;
 use super::error::GrammarError;
+use super::exponent::Place;
+use super::forms::{Aside, Told};
 use super::stream::Stream;
 use super::vocabulary::Vocabulary;
 
@@ -36,11 +38,15 @@ pub struct Jump {
 
 /// How far one answer has come in its constraint.
 pub struct Matcher {
-    vocabulary: Arc<Vocabulary>,
-    compiled: Arc<Compiled>,
-    parser: Parser,
+    pub(super) vocabulary: Arc<Vocabulary>,
+    pub(super) compiled: Arc<Compiled>,
+    pub(super) parser: Parser,
     stream: Option<Stream>,
-    tokens: Vec<u32>,
+    /// Where in JSON the text stands, if it is JSON.
+    pub(super) numbers: Option<Place>,
+    pub(super) tokens: Vec<u32>,
+    /// What the parser was told of each token.
+    pub(super) told: Vec<Told>,
     text: Vec<u8>,
     /// An end token has been accepted, which the parser has not been told.
     ended: bool,
@@ -61,12 +67,15 @@ impl Matcher {
     pub(super) fn new(vocabulary: Arc<Vocabulary>, compiled: Arc<Compiled>) -> Self {
         let parser = compiled.parser.deep_clone();
         let stream = compiled.checks.clone().map(Stream::new);
+        let numbers = compiled.is_json.then(Place::default);
         Self {
             vocabulary,
             compiled,
             parser,
             stream,
+            numbers,
             tokens: Vec::new(),
+            told: Vec::new(),
             text: Vec::new(),
             ended: false,
             way: None,
@@ -83,7 +92,8 @@ impl Matcher {
         if self.is_finished() {
             return true;
         }
-        let parser = self.parser.is_accepting().unwrap_or(false);
+        let parser = matches!(self.aside(), Aside::Nothing | Aside::Zero)
+            && self.parser.is_accepting().unwrap_or(false);
         parser && self.stream.as_mut().is_none_or(Stream::may_end)
     }
 
@@ -124,31 +134,37 @@ impl Matcher {
         {
             *to = *from;
         }
+        self.amend(mask);
         if let Some(stream) = &mut self.stream {
             stream.filter(mask, &self.vocabulary);
-            if stream.is_lone() {
-                self.filter_last(mask);
+            if stream.is_plain_checked() {
+                self.filter_ends(mask);
             }
+        }
+        if let Some(place) = self.numbers {
+            place.filter(mask, &self.vocabulary);
         }
         self.verdict(mask)
     }
 
-    /// Takes from a mask the tokens after which the text is a number or a word that nothing can follow and a check forbids.
-    fn filter_last(&mut self, mask: &mut [u32]) {
+    /// Takes from a mask the tokens after which the text stands in a number or a word that must not end there, as a check says,
+    /// and cannot go on either.
+    fn filter_ends(&mut self, mask: &mut [u32]) {
+        let vocabulary = self.vocabulary.clone();
         for token in super::bits(mask).collect::<Vec<_>>() {
-            let bytes = self.vocabulary.env.trie.token(token);
-            let wrong = self
-                .stream
-                .as_mut()
-                .is_some_and(|s| !s.may_end_after(bytes));
-            if !wrong
+            let bytes = vocabulary.env.trie.token(token);
+            let may_end = |s: &mut Stream| s.may_end_after(bytes);
+            if !is_plain(bytes)
                 || self.vocabulary.ends.contains(&token)
+                || self.stream.as_mut().is_none_or(may_end)
+                // Another form is none that the parser knows.
+                || !matches!(self.parser.validate_tokens(&[token]), Ok(1))
                 || self.parser.consume_token(token).is_err()
             {
                 continue;
             }
-            let last = self.parser.is_stopped();
-            if last && let Some(word) = mask.get_mut(token as usize / 32) {
+            let goes_on = self.goes_on(bytes);
+            if let (false, Some(word)) = (goes_on, mask.get_mut(token as usize / 32)) {
                 *word &= !(1 << (token % 32));
             }
             if self.parser.rollback(1).is_err() {
@@ -157,19 +173,39 @@ impl Matcher {
         }
     }
 
+    /// Whether anything may follow, the parser having taken `bytes` and the checks not.
+    fn goes_on(&mut self, bytes: &[u8]) -> bool {
+        if self.parser.is_stopped() {
+            return false;
+        }
+        let (Ok(next), Some(stream)) = (self.parser.compute_mask(), &mut self.stream) else {
+            return false;
+        };
+        let after = |token: u32| {
+            let more = self.vocabulary.env.trie.token(token);
+            let both = [bytes, more].concat();
+            stream.prefix(&both) == both.len()
+        };
+        super::bits(next.as_slice()).any(after)
+    }
+
     fn verdict(&self, mask: &mut [u32]) -> Result<Mask, GrammarError> {
         let width = self.vocabulary.width();
         let tail = width % 32;
         if let (Some(last), true) = (mask.last_mut(), tail != 0) {
             *last &= (1u32 << tail) - 1;
         }
-        let allowed: usize = mask.iter().map(|w| w.count_ones() as usize).sum();
-        match allowed {
-            0 => Err(GrammarError::DeadEnd {
-                after: self.after(),
-            }),
-            n if n == width => Ok(Mask::Anything),
-            _ => Ok(Mask::Constrained),
+        if mask.iter().all(|w| *w == 0) {
+            let after = self.after();
+            return Err(GrammarError::DeadEnd { after });
+        }
+        // Looks stop at the first word that decides: a mask is thousands of words, a step some microseconds.
+        let whole = mask.get(..width / 32).unwrap_or(&[]);
+        let rest = mask.get(width / 32).map_or(0, |w| w.count_ones() as usize);
+        if rest == tail && whole.iter().all(|w| *w == u32::MAX) {
+            Ok(Mask::Anything)
+        } else {
+            Ok(Mask::Constrained)
         }
     }
 
@@ -187,27 +223,35 @@ impl Matcher {
         }
         if self.vocabulary.ends.contains(&token) && self.can_finish() {
             self.tokens.push(token);
+            self.told.push(Told::Nothing(self.aside()));
             self.ended = true;
             return Ok(true);
         }
-        match self.parser.validate_tokens(&[token]) {
-            Ok(1) => {}
-            Ok(_) => return Err(rejected(self)),
-            Err(_) => return Err(self.failure()),
-        }
-        let bytes = self.vocabulary.env.trie.token(token);
+        let told = match self.told(token) {
+            Ok(Some(told)) => told,
+            Ok(None) => return Err(rejected(self)),
+            Err(()) => return Err(self.failure()),
+        };
+        let vocabulary = self.vocabulary.clone();
+        let bytes = vocabulary.env.trie.token(token);
+        let numbers = match self.numbers.map(|place| place.after(bytes)) {
+            Some(None) => return Err(rejected(self)),
+            place => place.flatten(),
+        };
         if self.stream.as_mut().is_some_and(|s| !s.push(bytes)) {
             return Err(rejected(self));
         }
-        if self.parser.consume_token(token).is_err() {
+        if !self.tell(told) {
             return Err(self.failure());
         }
         let whole = |s: &mut Stream| s.may_end();
         if self.is_finished() && !self.stream.as_mut().is_none_or(whole) {
             return self.take_back(token);
         }
+        self.numbers = numbers;
         self.text.extend_from_slice(bytes);
         self.tokens.push(token);
+        self.told.push(told);
         Ok(self.is_finished())
     }
 
@@ -241,6 +285,7 @@ impl Matcher {
         if self.ended && count > 0 {
             self.ended = false;
             self.tokens.pop();
+            self.told.pop();
             count -= 1;
         }
         if count == 0 {
@@ -249,12 +294,18 @@ impl Matcher {
         self.tokens.truncate(self.tokens.len() - count);
         let bytes: usize = self.tokens.iter().map(|t| self.length(*t)).sum();
         self.text.truncate(bytes);
+        if self.numbers.is_some() {
+            self.numbers = Place::default().after(&self.text);
+        }
         if let Some(stream) = &mut self.stream {
             stream.truncate(bytes);
         }
-        if self.parser.is_error() || self.parser.rollback(count).is_err() {
+        let untold = self.told.split_off(self.tokens.len());
+        let taken = untold.iter().filter(|t| matches!(t, Told::Token(_)));
+        if self.parser.is_error() || self.parser.rollback(taken.count()).is_err() {
             return self.replay();
         }
+        self.tell_backslash();
         Ok(())
     }
 
@@ -265,10 +316,15 @@ impl Matcher {
     /// A parser that has stopped for good begins again with what was accepted.
     fn replay(&mut self) -> Result<(), GrammarError> {
         self.parser = self.compiled.parser.deep_clone();
-        match self.parser.consume_tokens(&self.tokens) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(self.failure()),
+        let told = self.told.iter().filter_map(|t| match t {
+            Told::Token(token) => Some(*token),
+            Told::Nothing(_) => None,
+        });
+        match self.parser.consume_tokens(&told.collect::<Vec<_>>()) {
+            Ok(()) => self.tell_backslash(),
+            Err(_) => return Err(self.failure()),
         }
+        Ok(())
     }
 
     /// Forgets every token.
@@ -276,14 +332,16 @@ impl Matcher {
         self.parser = self.compiled.parser.deep_clone();
         self.stream = self.compiled.checks.clone().map(Stream::new);
         self.tokens.clear();
+        self.told.clear();
         self.text.clear();
         self.ended = false;
+        self.numbers = self.compiled.is_json.then(Place::default);
         self.way = None;
     }
 
     /// What must come next, if anything must. The tokens may be accepted one by one and fed to the model together, unsampled.
     pub fn jump_forward(&mut self) -> Jump {
-        if self.is_finished() {
+        if self.is_finished() || self.has_other_forms() {
             return Jump::default();
         }
         let mut tokens = self.parser.compute_ff_tokens();
@@ -321,4 +379,10 @@ impl Matcher {
             _ => GrammarError::Limit(first),
         }
     }
+}
+
+/// Whether a token may be part of a number or a word, and of nothing else.
+fn is_plain(bytes: &[u8]) -> bool {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"+-. \n\r\t".contains(b);
+    bytes.iter().all(plain)
 }

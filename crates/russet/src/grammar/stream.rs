@@ -126,20 +126,23 @@ impl Stream {
         self.may_end_after(&[])
     }
 
-    /// Whether the text is a number or a word so far, or nothing, and has something to check.
-    pub(super) fn is_lone(&self) -> bool {
-        let lone =
-            matches!(self.state.mode, Mode::Value | Mode::Plain) && self.state.open.is_empty();
-        lone && self.watch.checks.asks(&self.state.set)
+    /// Whether a number or a word is being written or may come that a check looks at when it ends.
+    pub(super) fn is_plain_checked(&self) -> bool {
+        let State {
+            mode, open, set, ..
+        } = &self.state;
+        let asks = |set: &Set| self.watch.checks.asks(set);
+        let in_array = open.last().is_some_and(|o| o.is_array && asks(&o.set));
+        matches!(mode, Mode::Value | Mode::Plain) && (in_array || asks(set))
     }
 
-    /// Whether the text may end after these bytes.
+    /// Whether the text may end, or the number or word at its end, after these bytes.
     pub(super) fn may_end_after(&mut self, bytes: &[u8]) -> bool {
         let held = self.text.len();
         let mut state = self.state.clone();
         let read = self.read(&mut state, bytes) == bytes.len();
-        let lone = state.mode == Mode::Plain && state.open.is_empty();
-        let fits = read && (!lone || state.finish(&self.watch, &self.text, self.text.len()));
+        let plain = state.mode == Mode::Plain;
+        let fits = read && (!plain || state.finish(&self.watch, &self.text, self.text.len()));
         self.text.truncate(held);
         fits
     }

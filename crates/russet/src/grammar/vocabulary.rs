@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::cache::Cache;
 use super::error::GrammarError;
+use super::forms::Forms;
 use crate::tokenizer::Tokenizer;
 
 /// The longest token that the trie takes, in bytes.
@@ -29,6 +30,8 @@ pub struct Vocabulary {
     pub(super) ends: Vec<u32>,
     width: usize,
     quoting: OnceLock<Vec<u32>>,
+    exponents: OnceLock<Vec<u32>>,
+    forms: OnceLock<Forms>,
 }
 
 impl std::fmt::Debug for Vocabulary {
@@ -80,6 +83,8 @@ impl Vocabulary {
             ends,
             width: logits,
             quoting: OnceLock::new(),
+            exponents: OnceLock::new(),
+            forms: OnceLock::new(),
         }))
     }
 
@@ -118,6 +123,27 @@ impl Vocabulary {
                 *word = (0..32).filter(quotes).fold(0, |w, bit| w | 1 << bit);
             }
             mask
+        })
+    }
+
+    /// The tokens that other forms of the same JSON are written with.
+    pub(super) fn forms(&self) -> &Forms {
+        self.forms.get_or_init(|| Forms::new(self))
+    }
+
+    /// The tokens with an exponent in them that has two digits or more.
+    pub(super) fn exponents(&self) -> &[u32] {
+        self.exponents.get_or_init(|| {
+            let sign = |b: &&u8| matches!(b, b'+' | b'-');
+            let is_exponent = |rest: &[u8]| {
+                let signs = rest.iter().skip(1).take_while(sign).count();
+                let digits = rest.iter().skip(1 + signs).take(2);
+                matches!(rest.first(), Some(b'e' | b'E'))
+                    && digits.filter(|b| b.is_ascii_digit()).count() == 2
+            };
+            let has = |bytes: &[u8]| (0..bytes.len()).any(|i| is_exponent(&bytes[i..]));
+            let tokens = 0..self.width as u32;
+            tokens.filter(|t| has(self.bytes(*t))).collect()
         })
     }
 

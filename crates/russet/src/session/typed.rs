@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Event, Reply, Session};
 use crate::generate::GenerateOptions;
-use crate::grammar::{Constraint, GrammarError, unfinished_json};
+use crate::grammar::{Constraint, GrammarError, JsonOptions, unfinished_json};
 use crate::open::Error;
 
 impl Session {
@@ -37,7 +37,13 @@ impl Session {
     ) -> Result<(T, Reply), Error> {
         let schema = schemars::schema_for!(T).to_value();
         let mut options = options.clone();
-        options.constraint = Some(self.model.grammar(&Constraint::json_schema(schema))?);
+        // Readers of integers refuse `1.0`.
+        let json = JsonOptions {
+            other_forms: false,
+            ..JsonOptions::default()
+        };
+        let constraint = Constraint::json_schema(schema).with_options(json);
+        options.constraint = Some(self.model.grammar(&constraint)?);
         let mut written = String::new();
         let reply = self.respond(text, &options, &mut |event| {
             if let Event::Text(text) = event {

@@ -19,13 +19,15 @@ pub(super) use checks::{Checks, Set, Unfinished};
 use serde_json::Value;
 
 use super::error::GrammarError;
-use document::Document;
+use document::{Document, Draft};
 pub(super) use lower::Relaxed;
 
 /// A schema for llguidance, and what must be checked beside it.
 pub(super) struct Lowered {
     pub(super) schema: Value,
     pub(super) checks: Checks,
+    /// Whether `1.0` is an integer: since draft 6.
+    pub(super) fractions: bool,
 }
 
 /// Rewrites a schema.
@@ -38,6 +40,7 @@ pub(super) fn lower(schema: &Value, relaxed: &Relaxed) -> Result<Lowered, Gramma
     let (schema, notes) = lower::document(&document, relaxed)?;
     Ok(Lowered {
         schema,
+        fractions: document.draft > Draft::D4,
         checks: Checks::new(document, notes),
     })
 }

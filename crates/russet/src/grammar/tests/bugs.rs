@@ -305,3 +305,129 @@ fn a_users_options_for_the_engine_are_ignored() {
     );
     assert!(takes(&grammar, "{\"a\": 1}") && !takes(&grammar, "{\"a\"=1}"));
 }
+
+#[test]
+fn numbers_of_every_length_fit_between_bounds_with_fractions() {
+    let bounds = [0.0, 0.25, 0.5, 0.999, 1.0, 1.25, 1.3, 2.75, 10.05];
+    let mut judged = [0, 0];
+    for (i, low) in bounds.iter().enumerate() {
+        for high in &bounds[i + 1..] {
+            for sign in [1.0, -1.0] {
+                let ends = if sign > 0.0 {
+                    [*low, *high]
+                } else {
+                    [-high, -low]
+                };
+                for (min, max) in [
+                    ("minimum", "maximum"),
+                    ("exclusiveMinimum", "exclusiveMaximum"),
+                ] {
+                    let open = min == "exclusiveMinimum";
+                    let grammar = schema(json!({"type": "number", min: ends[0], max: ends[1]}));
+                    for steps in [1, 4, 10, 40] {
+                        for n in 0..=(steps * 3).min(60) {
+                            let number = sign * f64::from(n) / f64::from(steps);
+                            let text = (number + 0.0).to_string();
+                            let inside = ends[0] < number && number < ends[1]
+                                || !open && ends.contains(&number);
+                            let taken = takes(&grammar, &text);
+                            assert_eq!(taken, inside, "{min} {ends:?}: {text}");
+                            judged[usize::from(inside)] += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(judged[0] > 1_000 && judged[1] > 1_000, "{judged:?}");
+}
+
+#[test]
+fn integers_may_have_a_fraction_of_zero() {
+    let list = schema(
+        json!({"type": "array", "items": {"type": "integer", "minimum": 10, "maximum": 300}}),
+    );
+    for text in ["[12.0]", "[12.0, 13,300.0 ]", "[ 100.0\n]"] {
+        assert!(takes(&list, text), "{text}");
+    }
+    for text in [
+        "[1.0]", "[12.]", "[12.1]", "[12.01]", "[12.00]", "[12.0e1]", "[400.0]", "[-12.0]",
+        "[12.0.0]",
+    ] {
+        assert!(!takes(&list, text), "{text}");
+    }
+    let constants = schema(json!({"properties": {"a": {"enum": [1, 20, "3"]}}, "required": ["a"]}));
+    assert!(takes(&constants, r#"{"a": 1.0}"#) && takes(&constants, r#"{"a": 20.0}"#));
+    assert!(!takes(&constants, r#"{"a": 2.0}"#) && !takes(&constants, r#"{"a": "3.0"}"#));
+    let unique =
+        schema(json!({"type": "array", "items": {"type": "integer"}, "uniqueItems": true}));
+    assert!(takes(&unique, "[1.0, 2]") && !takes(&unique, "[1, 1.0]"));
+    // Draft 4 has no such integers.
+    let old = schema(
+        json!({"$schema": "http://json-schema.org/draft-04/schema#", "items": {"type": "integer"}}),
+    );
+    assert!(takes(&old, "[1]") && !takes(&old, "[1.0]"));
+    let number = schema(json!({"type": "array", "items": {"type": "number", "maximum": 2.5}}));
+    assert!(takes(&number, "[1.25, 2.0]") && !takes(&number, "[2.75]"));
+}
+
+#[test]
+fn slashes_may_be_escaped() {
+    let text = schema(json!({"type": "array", "items": {"type": "string", "maxLength": 3}}));
+    for accepted in [r#"["\/"]"#, r#"["a\/b"]"#, r#"["\/\/\/"]"#, r#"["\\/"]"#] {
+        assert!(takes(&text, accepted), "{accepted}");
+    }
+    assert!(!takes(&text, r#"["\/\/\/\/"]"#) && !takes(&text, r#"[\/]"#));
+    let fixed = schema(json!({"enum": ["a/b", "cd"]}));
+    assert!(takes(&fixed, r#""a\/b""#) && !takes(&fixed, r#""c\/d""#));
+    assert!(!takes(&fixed, r#""a\b""#) && !takes(&fixed, r#""a\""#));
+    let pattern = schema(json!({"type": "string", "pattern": "^[a-c]/[0-9]$"}));
+    assert!(takes(&pattern, r#""a\/1""#) && !takes(&pattern, r#""a\/\/1""#));
+}
+
+#[test]
+fn other_forms_go_back_and_forth() {
+    let grammar = schema(json!({"type": "array", "items": {"type": ["integer", "string"]}}));
+    let vocabulary = vocabulary();
+    let tokens: Vec<u32> = br#"["\/", 12.0, "a\n\/b", 7]"#
+        .iter()
+        .map(|b| {
+            vocabulary
+                .env
+                .trie
+                .token_id_at_bytes(&[*b])
+                .expect("a byte")
+        })
+        .collect();
+    let mut matcher = grammar.matcher();
+    let mut masks: Vec<Vec<u32>> = Vec::new();
+    let mut mask = vec![0; vocabulary.mask_words()];
+    for token in &tokens {
+        matcher.fill_mask(&mut mask).expect("a mask");
+        assert!(
+            mask[*token as usize / 32] >> (token % 32) & 1 == 1,
+            "{token}"
+        );
+        masks.push(mask.clone());
+        matcher.accept(*token).expect("an allowed token");
+    }
+    for back in 1..=tokens.len() {
+        matcher.rollback(back).expect("so many are held");
+        for (token, seen) in tokens.iter().zip(&masks).skip(tokens.len() - back) {
+            matcher.fill_mask(&mut mask).expect("a mask");
+            assert!(mask == *seen, "{back} back");
+            matcher.accept(*token).expect("an allowed token");
+        }
+    }
+}
+
+#[test]
+fn readers_of_integers_get_integers() {
+    let options = JsonOptions {
+        other_forms: false,
+        ..JsonOptions::default()
+    };
+    let list = Constraint::json_schema(json!({"type": "array", "items": {"type": "integer"}}));
+    let grammar = compiled(&list.with_options(options));
+    assert!(takes(&grammar, "[1]") && !takes(&grammar, "[1.0]"));
+}

@@ -4,6 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Disjoint, Draught, GrammarError, Lower, Validator, opposite, pattern};
 
+/// Elements of an array of which one is chosen to be what it must contain.
+const PLACES: u64 = 16;
+
 impl<'a> Lower<'a> {
     pub(super) fn all_of(
         &mut self,
@@ -278,6 +281,19 @@ impl<'a> Lower<'a> {
         let given = d.schema.get("minItems").and_then(super::count).unwrap_or(0);
         if least > given {
             d.all.push(json!({"minItems": least}));
+        }
+        // In a short array one place must be kept for it: a choice of the place.
+        let most = d.schema.get("maxItems").and_then(super::count);
+        let most = most.filter(|n| least == 1 && (1..=PLACES).contains(n));
+        if let (Some(most), false) = (most, d.schema.contains_key("maxContains")) {
+            let wanted = self.made_up(d, value)?;
+            let place = |at: u64| {
+                let before = (0..at).map(|_| Value::Bool(true));
+                let items: Vec<Value> = before.chain([wanted.clone()]).collect();
+                json!({"prefixItems": items, "minItems": at + 1})
+            };
+            let places: Vec<Value> = (0..most).map(place).collect();
+            self.choose(d, key, &places);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! The result allows everything that the schema allows. Where it allows more, the schema is noted as *late*, with the keyword
 //! that asks for more. What schemas refer to is rewritten once each, under `$defs`.
 
+mod fractions;
 mod joining;
 mod plain;
 mod relax;
@@ -329,7 +330,15 @@ impl<'a> Lower<'a> {
                 rule(self, &mut d, key, value)?;
             }
         }
-        let Draught { mut out, all, .. } = d;
+        let Draught {
+            mut out, mut all, ..
+        } = d;
+        if let Some(keyword) = fractions::unsound(&out) {
+            self.late(at, keyword);
+        }
+        if let Some(ranges) = fractions::ranges(&out).filter(|_| self.relaxed.joins == 0) {
+            all.push(json!({"anyOf": ranges}));
+        }
         if self.relaxed.joins > 0 && !all.is_empty() {
             self.late(at, "allOf");
         } else if !all.is_empty() {

@@ -42,7 +42,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// The grammar counts members only where all that have names are required.
+    /// The grammar counts members only where all that have names are required; of a few others it is told which there are.
     pub(super) fn members_counted(
         &mut self,
         d: &mut Draught<'_>,
@@ -50,46 +50,33 @@ impl Lower<'_> {
         value: &Value,
     ) -> Result<(), GrammarError> {
         let number = count(value).ok_or_else(|| d.wrong(key, "is no count"))?;
-        let required = d
-            .schema
-            .get("required")
-            .and_then(Value::as_array)
-            .map_or(0, Vec::len);
-        if key == "minProperties" && number <= required as u64 {
+        let required = required(d.schema);
+        if key == "minProperties" && number <= required.len() as u64 {
             return Ok(());
         }
-        let optional = |p: &Map<String, Value>| {
-            let needed = |name: &String| {
-                d.schema
-                    .get("required")
-                    .and_then(Value::as_array)
-                    .is_some_and(|r| r.iter().any(|n| n.as_str() == Some(name)))
-            };
-            p.keys().any(|name| !needed(name))
-        };
-        let listed = d
-            .schema
-            .get("properties")
-            .and_then(Value::as_object)
-            .is_some_and(optional);
-        const JOINING: [&str; 8] = [
-            "allOf",
-            "anyOf",
-            "oneOf",
-            "$ref",
-            "not",
-            "if",
-            "dependencies",
-            "dependentRequired",
-        ];
+        let optional: Vec<&String> = listed(d.schema)
+            .filter(|name| !required.contains(&name.as_str()))
+            .collect();
+        let closed = is_closed(d.schema) && required.iter().all(|r| is_listed(d.schema, r));
         let joined = JOINING.iter().any(|k| d.schema.contains_key(*k)) || !d.at.real;
-        let one = number == 1 && d.schema.get("additionalProperties") == Some(&Value::Bool(false));
-        let one = one && !d.schema.contains_key("patternProperties");
-        if joined || listed && !one {
-            self.late(&d.at, key);
-            return Ok(());
+        if !joined && (optional.is_empty() || number == 1 && closed) {
+            return keep_value(d, key, json!(number));
         }
-        keep_value(d, key, json!(number))
+        self.late(&d.at, key);
+        let free = number.saturating_sub(required.len() as u64);
+        let free = usize::try_from(free).unwrap_or(usize::MAX);
+        if closed && free < optional.len() {
+            let sets = subsets(&optional, free);
+            let option = |set: &Vec<&String>| match key {
+                "minProperties" => json!({"required": set}),
+                _ => without(optional.iter().filter(|name| !set.contains(name))),
+            };
+            let options: Vec<Value> = sets.iter().flatten().map(option).collect();
+            if !options.is_empty() {
+                self.choose(d, key, &options);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn pattern(
@@ -213,4 +200,68 @@ impl Lower<'_> {
             .map(|(k, _)| (k.clone(), json!(true)))
             .collect()
     }
+}
+
+/// Keywords that may say more of the members of an object than stands beside them.
+const JOINING: [&str; 8] = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "$ref",
+    "not",
+    "if",
+    "dependencies",
+    "dependentRequired",
+];
+
+/// Sets of members that one is chosen of at most.
+const SETS: usize = 24;
+
+fn required(schema: &Map<String, Value>) -> Vec<&str> {
+    let names = schema.get("required").and_then(Value::as_array);
+    let mut names: Vec<&str> = names
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn listed(schema: &Map<String, Value>) -> impl Iterator<Item = &String> {
+    let members = schema.get("properties").and_then(Value::as_object);
+    members.into_iter().flat_map(|m| m.keys())
+}
+
+fn is_listed(schema: &Map<String, Value>, name: &str) -> bool {
+    listed(schema).any(|n| n == name)
+}
+
+/// Whether there are only members that are listed.
+fn is_closed(schema: &Map<String, Value>) -> bool {
+    schema.get("additionalProperties") == Some(&Value::Bool(false))
+        && !schema.contains_key("patternProperties")
+}
+
+/// An object without some members.
+fn without<'n>(names: impl Iterator<Item = &'n &'n String>) -> Value {
+    let none: Map<String, Value> = names.map(|n| ((*n).clone(), json!(false))).collect();
+    json!({"properties": none})
+}
+
+/// The sets of so many of some names; nothing where there are too many.
+fn subsets<'n>(names: &[&'n String], size: usize) -> Option<Vec<Vec<&'n String>>> {
+    let mut sets: Vec<Vec<&String>> = vec![Vec::new()];
+    for (i, name) in names.iter().enumerate() {
+        let left = names.len() - i - 1;
+        let with = |set: &Vec<&'n String>| [&set[..], &[*name]].concat();
+        let more: Vec<_> = sets.iter().filter(|s| s.len() < size).map(with).collect();
+        sets.retain(|s| s.len() + left >= size);
+        sets.extend(more);
+        if sets.len() > 4 * SETS {
+            return None;
+        }
+    }
+    (sets.len() <= SETS).then_some(sets)
 }
