@@ -2,7 +2,7 @@
 //!
 //! `DIR/NAME/` is a package folder, `NAME.safetensors` what `coreml_lm.py` recorded with it: `tokens`; `calls` and `turns.calls`, the
 //! positions and lengths of calls; `logits_f16` and `turns.logits_f16`, a row for every token, NaN where the calls give none
-//! (or only some rows, and their tokens in `logits_f16.rows`); `state.<name>` after `calls`. The rows are those of f32 arithmetic on f16
+//! (or only some rows, and their tokens in `logits_f16.rows`); `state.<name>` after `calls`, where states are recorded. The rows are those of f32 arithmetic on f16
 //! weights.
 
 use std::fs;
@@ -109,13 +109,13 @@ pub(crate) fn replay_all(folder: &Path, mode: Mode) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// The folders that hold a `meta.yaml`, in order.
+/// The folders that hold a `meta.yaml` and have a recording beside them, in order.
 fn packages(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut found = entries
         .map(|e| Ok(e?.path()))
         .collect::<Result<Vec<_>, Failure>>()?;
-    found.retain(|p| p.join("meta.yaml").is_file());
+    found.retain(|p| p.join("meta.yaml").is_file() && p.with_extension("safetensors").is_file());
     found.sort();
     Ok(found)
 }
@@ -273,10 +273,14 @@ fn compare_row(rows: &mut Rows, computed: &[f32], recorded: &[f32]) {
     }
 }
 
-/// The worst distance of any recorded state.
+/// The worst distance of any recorded state; 0 where none is recorded.
 fn states(engine: &AnemllEngine, record: &SafeTensors<'_>) -> Result<f64, Failure> {
-    let mut worst: f64 = 0.0;
-    let mut seen = 0;
+    let (mut worst, mut seen) = (0.0_f64, 0);
+    let names = record.names();
+    let recorded = names.iter().filter(|n| n.starts_with("state.")).count();
+    if recorded == 0 {
+        return Ok(worst);
+    }
     for (index, name) in engine.state_names().enumerate() {
         let recorded = record.tensor(&format!("state.{name}"))?;
         let (dtype, shape) = engine.states().ty(index);
@@ -292,11 +296,6 @@ fn states(engine: &AnemllEngine, record: &SafeTensors<'_>) -> Result<f64, Failur
         ));
         seen += 1;
     }
-    let recorded = record
-        .names()
-        .iter()
-        .filter(|n| n.starts_with("state."))
-        .count();
     if seen != recorded {
         return Err(format!("there are {seen} states, recorded are {recorded}").into());
     }

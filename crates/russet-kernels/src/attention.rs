@@ -37,6 +37,16 @@ pub struct Heads<'a, T> {
 }
 
 impl<'a, T> Heads<'a, T> {
+    /// The same without the rows before `first`.
+    #[must_use]
+    pub fn from_row(self, first: usize) -> Self {
+        let at = (first * self.row_stride).min(self.data.len());
+        Self {
+            data: &self.data[at..],
+            ..self
+        }
+    }
+
     #[inline(always)]
     fn row(&self, head: usize, row: usize, width: usize) -> &'a [T] {
         &self.data[head * self.head_stride + row * self.row_stride..][..width]
@@ -146,8 +156,8 @@ pub struct Attention<'a, T, C = T> {
     pub causal: bool,
     /// Query at position p = s - m + i sees only keys above p - window.
     pub window: Option<usize>,
-    /// Added to the scores: [m, s], for all heads.
-    pub mask: Option<&'a [T]>,
+    /// Added to the scores: [m, s], for all heads; then elements from a row to the next.
+    pub mask: Option<(&'a [T], usize)>,
     /// A logit per head that takes part in the softmax and has no value.
     pub sinks: Option<&'a [f32]>,
     /// Whether to round scaled queries, scores, masked scores and probabilities to `T`, as the operation's decomposed
@@ -249,7 +259,8 @@ impl<'a, T: Elem, C: Cached> Attention<'a, T, C> {
         );
         self.check_out(out);
         assert!(
-            self.mask.is_none_or(|x| x.len() == self.m * self.s),
+            self.mask
+                .is_none_or(|(x, row)| x.len() >= (self.m - 1) * row + self.s),
             "attention: mask"
         );
         assert!(
@@ -582,11 +593,11 @@ impl<T: Elem, C: Cached> Step<'_, T, C> {
     fn mask_of<S: Simd>(&self, s: S, key: usize, register: usize) -> S::V {
         let mut values = [0.0; MAX_LANES];
         // Where the keys go by in chunks, the last may reach beyond them.
-        if let Some(mask) = self.lanes.a.mask.filter(|_| key < self.lanes.a.s) {
+        if let Some((mask, row)) = self.lanes.a.mask.filter(|_| key < self.lanes.a.s) {
             for (lane, value) in values[..S::LANES].iter_mut().enumerate() {
                 let l = register * S::LANES + lane;
                 if l < self.count {
-                    *value = mask[self.lanes.query(l).1 * self.lanes.a.s + key].to_f32();
+                    *value = mask[self.lanes.query(l).1 * row + key].to_f32();
                 }
             }
         }
@@ -710,7 +721,8 @@ mod tests {
                 a.exact,
                 q.iter().enumerate().map(|(c, q)| (*q, value(k, c))),
             ));
-            a.mask.map_or(v, |m| round(v + value(m, i * a.s + key)))
+            a.mask
+                .map_or(v, |(m, row)| round(v + value(m, i * row + key)))
         };
         let scores: Vec<f64> = (low..high).map(score).collect();
         let sink = a.sinks.map(|x| f64::from(x[head]));
@@ -774,7 +786,7 @@ mod tests {
             data(kv_heads * (s + 3) * dv),
         );
         let (mask, sinks) = (
-            data(m * s),
+            data(m * (s + 2)),
             data(heads).iter().map(|x| x.to_f32()).collect::<Vec<_>>(),
         );
         let a = Attention {
@@ -803,7 +815,7 @@ mod tests {
             causal: case.causal,
             window: case.window,
             // Without rounding, one query goes another way, which takes no mask: try its sinks alone.
-            mask: (case.extra && (exact || m > 1)).then_some(&mask),
+            mask: (case.extra && (exact || m > 1)).then_some((&mask[..], s + 2)),
             sinks: case.extra.then_some(&sinks),
             exact,
         };

@@ -104,12 +104,17 @@ pub(crate) fn module_in(source: &dyn Source, folder: &str) -> Result<Module, Err
         .map_err(|e| broken(source, folder, e))
 }
 
-/// The programs of all parts as one module: functions are named after part and function, such as `chunk1.infer`.
-pub(crate) fn joined(source: &dyn Source, parts: &AnemllParts) -> Result<Module, Error> {
+/// The programs of all parts as one module: functions are named after part and function, such as `chunk1.infer`. What `meta.yaml`
+/// does not say of the vocabulary, the models may.
+pub(crate) fn joined(source: &dyn Source, bundle: &mut AnemllBundle) -> Result<Module, Error> {
     let mut module = Module::default();
-    for (name, files) in named(parts) {
+    let mut facts = Vec::new();
+    for (name, files) in named(&bundle.parts) {
         for file in files {
-            let part = module_in(source, file)?;
+            let (model, weights) = read_coreml_in(source, file)?;
+            let part = model.module(&weights);
+            let part = part.map_err(|e| broken(source, file, e))?;
+            facts.extend(model.description.metadata.user_defined);
             module.attributes = part.attributes;
             module
                 .graphs
@@ -119,7 +124,25 @@ pub(crate) fn joined(source: &dyn Source, parts: &AnemllParts) -> Result<Module,
                 }));
         }
     }
+    let fact = |key: &str| facts.iter().find(|(k, _)| k == key).map(|(_, v)| &**v);
+    bundle.complete(
+        fact("com.anemll.vocab_size").or_else(|| fact("vocab_size")),
+        fact("com.anemll.lm_head_chunk_sizes"),
+    );
+    if bundle.vocab_size.is_none() {
+        bundle.vocab_size = width_of_logits(&module);
+    }
     Ok(module)
+}
+
+/// The entries of the logits that a function gives, in parts or whole.
+fn width_of_logits(module: &Module) -> Option<usize> {
+    let width = |graph: &Graph| {
+        let parts = graph.outputs.iter().filter(|p| p.name.contains("logits"));
+        let each = parts.map(|p| p.ty.as_tensor()?.fixed_shape()?.last().copied());
+        each.sum::<Option<usize>>().filter(|n| *n > 0)
+    };
+    module.functions().filter_map(width).max()
 }
 
 /// Parts in the order they run, with their files.

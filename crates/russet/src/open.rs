@@ -456,13 +456,13 @@ impl Model {
     /// # Errors
     /// As for [`Model::open`].
     pub fn open_anemll(source: &dyn Source, options: &OpenOptions) -> Result<Self, Error> {
-        let bundle = AnemllBundle::read(source)?;
+        let mut bundle = AnemllBundle::read(source)?;
         let config = optional_json(source, "config.json")?;
         let ids = config.as_ref().map(stop_ids).unwrap_or_default();
         let (this, words) = beside(
             || Words::of_folder(source, "", &ids),
             || {
-                let mut module = coreml::joined(source, &bundle.parts)?;
+                let mut module = coreml::joined(source, &mut bundle)?;
                 if options.float32 {
                     passes::widen(&mut module)?;
                 }

@@ -45,10 +45,11 @@ fn after(engine: &mut dyn Engine, tokens: &[Token], pieces: &[usize]) -> Vec<u32
 /// Of a shifting window, a position's slot depends on its block alone, so that both ways read keys in one order (contract A).
 #[test]
 fn batches_and_single_tokens_agree_bit_for_bit() {
-    for (name, batch) in [("gemma4", 16), ("qwen3-lut4", 16)] {
+    for (name, batch) in [("gemma4", 16), ("qwen3-lut4", 16), ("monolithic", 8)] {
         let model = open(name, |_| {});
-        for count in [16, 17, 48, 100] {
-            let prompt = tokens(count);
+        for count in [16, 17, 48, 100].map(|n: usize| n.min(model.max_context() - 1)) {
+            let vocabulary = model.vocabulary() as Token;
+            let prompt: Vec<Token> = tokens(count).iter().map(|t| t % vocabulary).collect();
             let single = after(&mut model.anemll().unwrap(), &prompt, &[1]);
             for pieces in [&[count][..], &[5, batch], &[batch + 3, 1]] {
                 let mut engine = model.anemll().unwrap();
@@ -172,4 +173,41 @@ fn it_chats() {
     let mut chat = model.session().unwrap();
     let reply = chat.send("hello", &options, &mut |_| {});
     reply.expect("a reply");
+}
+
+/// Heads that choose for themselves say of every part which entry is the largest: the largest of all is that of the whole logits.
+#[test]
+fn a_head_that_chooses_agrees_with_one_that_does_not() {
+    let (whole, chosen) = (
+        open("monolithic", |_| {}),
+        open("monolithic-argmax", |_| {}),
+    );
+    let prompt = tokens(20).iter().map(|t| t % 203).collect::<Vec<_>>();
+    let mut engines = [whole.engine().unwrap(), chosen.engine().unwrap()];
+    for engine in &mut engines {
+        engine.feed(&prompt, NEVER).unwrap();
+    }
+    for _ in 0..24 {
+        let [all, one] = [0, 1].map(|i| engines[i].logits());
+        assert_eq!((all.argmax(), one.to_vec().len()), (one.argmax(), 203));
+        let next = all.argmax();
+        for engine in &mut engines {
+            engine.feed(&[next], NEVER).unwrap();
+        }
+    }
+}
+
+/// Behind the end of its window a cache rotates: in the functions for that, one by one or by batches, and not back.
+#[test]
+fn caches_rotate_behind_their_window() {
+    let model = open("rotating", |_| {});
+    let mut engine = model.engine().unwrap();
+    assert_eq!(engine.capabilities().rewinding, Rewinding::Within(32));
+    let prompt = tokens(60).iter().map(|t| t % 203).collect::<Vec<_>>();
+    engine.feed(&prompt, NEVER).unwrap();
+    assert!(engine.rewind(40).is_err());
+    engine.rewind(0).unwrap();
+    let again = after(&mut *engine, &prompt, &[60]);
+    let fresh = after(&mut *model.engine().unwrap(), &prompt, &[60]);
+    assert!(again == fresh);
 }

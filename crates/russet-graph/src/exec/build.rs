@@ -206,8 +206,12 @@ impl Plan {
             .ok_or_else(|| PlanError::NoFunction(function.into()))?;
         let mut flat = passes::flatten(module, graph, options.whole_composites)?;
         passes::eliminate_common(&mut flat);
+        if options.precision == Precision::Fast {
+            passes::recognise(module, &mut flat)?;
+        }
         let facts = infer::infer(module, &flat)?;
         let mut lowered = Lowering::new(module, &flat, &facts).run()?;
+        lowered.drop_unused();
         if let Some(name) = &options.last_row_of {
             fuse::narrow_to_last_row(&mut lowered, name);
         }

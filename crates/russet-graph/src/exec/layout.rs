@@ -85,8 +85,8 @@ impl Layout {
         })
     }
 
-    /// The same elements under another shape, where no copy is needed: for contiguous layouts, and where only axes of extent 1
-    /// come or go.
+    /// The same elements under another shape, where no copy is needed: for contiguous layouts, where only axes of extent 1 come or
+    /// go, and where axes are split, or joined that lie side by side.
     pub(crate) fn reshape(&self, shape: &[Dim]) -> Option<Self> {
         if self.is_contiguous() {
             return Some(Self {
@@ -94,6 +94,11 @@ impl Layout {
                 ..Self::contiguous(shape)
             });
         }
+        self.same_axes(shape).or_else(|| self.other_axes(shape))
+    }
+
+    /// Another shape that differs by axes of extent 1 only.
+    fn same_axes(&self, shape: &[Dim]) -> Option<Self> {
         let one = Dim::Const(1);
         let mut rest = self
             .shape
@@ -112,11 +117,49 @@ impl Layout {
             }
             strides.push(stride.clone());
         }
-        rest.next().is_none().then(|| Self {
+        rest.next()
+            .is_none()
+            .then(|| self.with_axes(shape, strides))
+    }
+
+    fn with_axes(&self, shape: &[Dim], strides: Vec<Dim>) -> Self {
+        Self {
             shape: shape.to_vec(),
             strides,
             offset: self.offset.clone(),
-        })
+        }
+    }
+
+    /// Another shape of known extents: runs of axes with as many elements are matched, each of which lies evenly.
+    fn other_axes(&self, shape: &[Dim]) -> Option<Self> {
+        let known = |dims: &[Dim]| dims.iter().map(Dim::as_const).collect::<Option<Vec<i64>>>();
+        let (from, to, strides) = (known(&self.shape)?, known(shape)?, known(&self.strides)?);
+        let axes: Vec<(i64, i64)> = from.into_iter().zip(strides).filter(|a| a.0 != 1).collect();
+        let mut made = vec![0; to.len()];
+        let (mut old, mut new) = (0, 0);
+        while old < axes.len() {
+            let (first, start) = (old, new);
+            let (mut have, mut want) = (axes[old].0, *to.get(new)?);
+            while have != want {
+                if have < want {
+                    old += 1;
+                    have = have.checked_mul(axes.get(old)?.0)?;
+                } else {
+                    new += 1;
+                    want = want.checked_mul(*to.get(new)?)?;
+                }
+            }
+            let run = &axes[first..=old];
+            let even = run.windows(2).all(|w| w[0].1 == w[1].0 * w[1].1);
+            let mut stride = run.last().filter(|_| even)?.1;
+            for at in (start..=new).rev() {
+                made[at] = stride;
+                stride = stride.checked_mul(to[at])?;
+            }
+            (old, new) = (old + 1, new + 1);
+        }
+        let rest = to.get(new..).unwrap_or_default().iter().all(|d| *d == 1);
+        rest.then(|| self.with_axes(shape, made.into_iter().map(Dim::Const).collect()))
     }
 }
 
@@ -152,6 +195,15 @@ mod tests {
             .unwrap();
         assert_eq!(wide.strides[3], Dim::Const(128));
         assert!(heads.reshape(&[Dim::Const(32), q]).is_none());
+        // Channels first, as an order of rows of 12: split where they lie, joined only where nothing lies between.
+        let x = Layout::contiguous(&c(&[1, 5, 12])).permute(&[0, 2, 1]);
+        let split = x.reshape(&c(&[1, 3, 4, 5])).unwrap();
+        assert_eq!(split.strides[1..], c(&[4, 1, 12]));
+        assert_eq!(
+            split.reshape(&c(&[12, 1, 5])).unwrap().strides,
+            c(&[1, 60, 12])
+        );
+        assert!(x.reshape(&c(&[60])).is_none() && x.reshape(&c(&[1, 4, 15])).is_none());
         assert_eq!(
             Layout::contiguous(&c(&[3, 1]))
                 .broadcast(&c(&[2, 3, 4]))

@@ -436,6 +436,10 @@ fn attention(b: &mut Body, op: &Op, inputs: &[ValueId]) -> Built {
     )?;
     let (mask, sinks) = op.optional(inputs);
     let hidden = match mask {
+        Some(mask) if b.ty(*mask)?.dtype != DType::Bool => {
+            scores = b.add(scores, *mask)?;
+            None
+        }
         Some(mask) => Some(b.op(not::Not, &[*mask])?),
         None if op.causal || op.window > 0 => Some(hidden(b, op, *q, *k)?),
         None => None,

@@ -12,10 +12,10 @@ use crate::types::{DType, Dim, TensorType};
 /// `softmax(scale · q kᵀ + mask) v` with grouped queries (Vaswani et al., arXiv 1706.03762).
 ///
 /// Operands: query `[b, heads, q, width]`, key `[b, kv heads, s, width]`, value `[b, kv heads, s, value width]`, and where
-/// declared `attn_mask`, bools that repeat to `[b, heads, q, s]`, and `sinks` `[heads]`. Each key and value head serves
+/// declared `attn_mask`, which repeats to `[b, heads, q, s]`, and `sinks` `[heads]`. Each key and value head serves
 /// `heads / kv heads` query heads. Query `i` is at position `p = s - q + i`; a causal one sees keys up to `p`. A window of `w`
-/// hides keys up to `p - w`, and from `p + w` on where nothing is causal. A mask says which keys are seen, and `is_causal` and
-/// the window count for nothing beside it. A hidden key has -10000 added to its score. A sink takes part in the softmax as the
+/// hides keys up to `p - w`, and from `p + w` on where nothing is causal. A mask of bools says which keys are seen, one of the
+/// operands' kind is added to the scores; `is_causal` and the window count for nothing beside it. A hidden key has -10000 added to its score. A sink takes part in the softmax as the
 /// score of one more key without a value. Scaled queries, scores, masked scores and probabilities are rounded to the kind of
 /// the operands.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -131,19 +131,23 @@ impl ScaledDotProductAttention {
         let (i, group) = (row % e.q, e.group(row));
         let mask = self.optional(inputs).0;
         let full = [query.shape[0], e.heads, e.q, e.s];
-        let seen = |j: usize| {
-            mask.map_or_else(
-                || self.sees(i, e.q, j, e.s),
-                |m| m.get(broadcast_index(row * e.s + j, &full, &m.shape)).bool(),
-            )
+        let hidden = round(HIDDEN);
+        let added = |j: usize| {
+            let own = |m: &Tensor| m.get(broadcast_index(row * e.s + j, &full, &m.shape));
+            match mask.map(|m| (m.dtype, own(m))) {
+                Some((DType::Bool, seen)) if seen.bool() => 0.0,
+                Some((DType::Bool, _)) => hidden,
+                Some((_, value)) => value.float(),
+                None if self.sees(i, e.q, j, e.s) => 0.0,
+                None => hidden,
+            }
         };
         let score = |j: usize| {
             let terms = (0..e.width).map(|c| {
                 round(query.get(row * e.width + c).float() * factor)
                     * key.get((group * e.s + j) * e.width + c).float()
             });
-            let hidden = if seen(j) { 0.0 } else { round(HIDDEN) };
-            round(round(terms.sum()) + hidden)
+            round(round(terms.sum()) + added(j))
         };
         (0..e.s).map(score).collect()
     }
@@ -227,10 +231,10 @@ impl OpDef for ScaledDotProductAttention {
         }
         let dtype = types[0].dtype;
         for (index, t) in types.iter().enumerate() {
-            let masks = self.mask && index == 3;
-            if t.dtype != (if masks { DType::Bool } else { dtype }) || !dtype.is_float() {
+            let masks = self.mask && index == 3 && t.dtype == DType::Bool;
+            if (t.dtype != dtype && !masks) || !dtype.is_float() {
                 return Err(OpError::Kind {
-                    rule: "operands are of one kind of float, a mask of bools",
+                    rule: "operands are of one kind of float, a mask of that or of bools",
                     index,
                     got: t.dtype,
                 });
@@ -294,6 +298,8 @@ impl OpDef for ScaledDotProductAttention {
             case(sinks, DType::F16, [1, 2, 4], &[]),
             case(sinks, DType::F32, [2, 1, 4], &[]),
             case(masked(false), DType::F32, [1, 3, 5], &[3, 5]),
+            added(masked(false), DType::F32, [1, 3, 5], &[3, 5]),
+            added(masked(true), DType::F16, [1, 1, 6], &[1, 1, 1, 6]),
             case(masked(true), DType::F32, [2, 3, 5], &[2, 1, 3, 5]),
             case(masked(true), DType::BF16, [1, 2, 5], &[1, 4, 1, 5]),
         ]
@@ -331,4 +337,21 @@ fn case(
         inputs.push(ramp(&[4], 6)?);
     }
     Some(Case { op, inputs })
+}
+
+/// The same with what the mask hides spelled out: minus infinity is added to it.
+fn added(
+    op: ScaledDotProductAttention,
+    dtype: DType,
+    extents: [usize; 3],
+    mask: &[usize],
+) -> Option<Case<ScaledDotProductAttention>> {
+    let mut case = case(op, dtype, extents, mask)?;
+    let seen = case.inputs.get_mut(3)?;
+    let added = (0..seen.len()).map(|i| match seen.get(i).bool() {
+        true => i as f64 * 0.25,
+        false => f64::NEG_INFINITY,
+    });
+    *seen = Tensor::from_floats(dtype, mask, &added.collect::<Vec<_>>()).ok()?;
+    Some(case)
 }

@@ -40,7 +40,7 @@ pub fn eliminate_common(graph: &mut Graph) {
     }
 }
 
-fn rename(node: &mut Node, replace: &HashMap<ValueId, ValueId>) {
+pub(super) fn rename(node: &mut Node, replace: &HashMap<ValueId, ValueId>) {
     let swap = |id: &mut ValueId| *id = replace.get(id).copied().unwrap_or(*id);
     node.inputs.iter_mut().for_each(swap);
     for block in &mut node.blocks {

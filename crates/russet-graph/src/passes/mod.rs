@@ -3,9 +3,13 @@
 mod bind;
 mod cse;
 mod inline;
+mod prune;
+mod recognise;
 mod widen;
 
 pub use bind::bind_input;
 pub use cse::eliminate_common;
 pub use inline::flatten;
+pub use prune::prune;
+pub use recognise::recognise;
 pub use widen::widen;

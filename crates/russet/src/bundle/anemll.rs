@@ -134,6 +134,22 @@ impl AnemllBundle {
     }
 }
 
+impl AnemllBundle {
+    /// Takes the size of the vocabulary and the widths of the head's parts, one behind the other with commas, from where they are
+    /// said besides; what is said already stays.
+    pub(crate) fn complete(&mut self, vocabulary: Option<&str>, widths: Option<&str>) {
+        let number = |text: &str| text.trim().parse().ok().filter(|n: &usize| *n > 0);
+        if self.vocab_size.is_none() {
+            self.vocab_size = vocabulary.and_then(number);
+        }
+        if self.head_sizes.is_empty() {
+            let all = widths.map(|w| w.trim_matches(['[', ']']).split(',').map(number));
+            let all = all.and_then(Iterator::collect::<Option<Vec<usize>>>);
+            self.head_sizes = all.unwrap_or_default();
+        }
+    }
+}
+
 fn malformed(reason: String) -> BundleError {
     BundleError::Malformed {
         file: META.into(),
@@ -367,6 +383,22 @@ mod tests {
         );
         let flat = CHUNKED.replace("  parameters:\n", "").replace("    ", "  ");
         assert_eq!(AnemllBundle::read(&folder(&flat, &FILES)).unwrap(), bundle);
+    }
+
+    #[test]
+    fn what_models_say_stands_where_nothing_else_does() {
+        let mut bundle = AnemllBundle::read(&folder(CHUNKED, &FILES)).unwrap();
+        bundle.complete(Some("5"), Some("4,1"));
+        assert_eq!(
+            (bundle.vocab_size, &bundle.head_sizes[..]),
+            (Some(5), &[3, 2][..])
+        );
+        bundle.head_sizes.clear();
+        bundle.complete(Some("9"), Some("[4, 1]"));
+        assert_eq!(
+            (bundle.vocab_size, &bundle.head_sizes[..]),
+            (Some(5), &[4, 1][..])
+        );
     }
 
     #[test]

@@ -164,7 +164,7 @@ fn first_of_rows(view: &ViewDraft, n: i64) -> Option<i64> {
 }
 
 /// Whether a step is a product of two operands and nothing else.
-fn is_product(step: &StepDraft) -> bool {
+pub(super) fn is_product(step: &StepDraft) -> bool {
     let product = [
         Instruction::Load(0),
         Instruction::Load(1),

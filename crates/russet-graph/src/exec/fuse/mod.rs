@@ -13,6 +13,7 @@ mod experts;
 mod narrow;
 mod norms;
 mod products;
+mod skipping;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +41,7 @@ struct Fusion {
 /// Packs weights, where there is a pool to do it, and joins steps.
 pub(crate) fn fuse(lowered: &mut Lowered, pool: Option<&Pool>) -> Result<(), OpError> {
     let mut fusion = Fusion::new(lowered);
+    fusion.skip_experts();
     fusion.pack(pool)?;
     fusion.add_residuals();
     fusion.merge_products();
@@ -145,9 +147,9 @@ impl Fusion {
     fn loosen(&mut self) {
         for step in self.steps.iter_mut().flatten() {
             step.kernel = match &step.what {
-                What::Attention(op) => Box::new(kernels::Sdpa {
-                    op: *op,
+                What::Attention(kernel) => Box::new(kernels::Sdpa {
                     exact: false,
+                    ..*kernel
                 }),
                 What::RmsNorm(eps) => Box::new(kernels::RmsNorm {
                     eps: *eps,
@@ -171,6 +173,7 @@ impl Fusion {
                 }),
                 What::Products(products) => Box::new(kernels::Products(products.clone())),
                 What::Sort(kernel) => Box::new(kernel.clone()),
+                What::Skipping(kernel) => Box::new(kernel.clone()),
                 What::Experts(kernel) => Box::new(kernels::GatherLinear {
                     exact: false,
                     ..kernel.clone()

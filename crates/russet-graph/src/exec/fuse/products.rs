@@ -22,6 +22,7 @@ impl Fusion {
             let weights = match &step.what {
                 What::Linear(weights) => weights,
                 What::Experts(kernel) if kernel.packable() => &kernel.weights,
+                What::Skipping(kernel) if kernel.packable() => &kernel.weights,
                 _ => continue,
             };
             if !all.iter().any(|w| Arc::ptr_eq(w, weights)) && weights.source().is_some() {
@@ -48,6 +49,7 @@ impl Fusion {
                     step.what = What::Products(vec![Factor { rows, add: None }]);
                 }
                 What::Experts(kernel) if kernel.packable() => kernel.packed = of(&kernel.weights),
+                What::Skipping(kernel) if kernel.packable() => kernel.packed = of(&kernel.weights),
                 _ => {}
             }
         }

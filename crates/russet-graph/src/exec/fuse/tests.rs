@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use russet_kernels::mem::SharedBytes;
 use russet_kernels::threads::Pool;
 
 use crate::exec::{Executor, Input, Plan, PlanOptions, Precision, States};
@@ -133,4 +134,84 @@ fn programs_become_few_steps_that_compute_the_same() {
             }
         }
     }
+}
+
+/// Three experts of width 4, all of which run, between rows of 8.
+const EXPERTS: &str = r#"module {
+  graph @"main"(%0 "x": tensor<1x2x8xf32>, %1 "route": tensor<1x2x3xf32>) -> ("y": tensor<1x2x8xf32>) {
+    %2 = constant blob(0) : tensor<12x8xf32>
+    %3 = constant blob(1) : tensor<12x8xf32>
+    %4 = constant blob(2) : tensor<8x12xf32>
+    %5 = constant hex(0100000000000000) : tensor<2xi32>
+    %6 = constant hex(ffffffff) : tensor<1xi32>
+    %7 = constant hex(01000000020000000300000004000000) : tensor<4xi32>
+    %8 = constant hex(01000000020000000c000000) : tensor<3xi32>
+    %9 = relu(%1) : tensor<1x2x3xf32>
+    %10 = expand_dims(%9, %6) : tensor<1x2x3x1xf32>
+    %11 = transpose(%2, %5) : tensor<8x12xf32>
+    %12 = broadcasting_batch_matmul(%0, %11) : tensor<1x2x12xf32>
+    %13 = silu(%12) : tensor<1x2x12xf32>
+    %14 = transpose(%3, %5) : tensor<8x12xf32>
+    %15 = broadcasting_batch_matmul(%0, %14) : tensor<1x2x12xf32>
+    %16 = broadcasting_mul(%13, %15) : tensor<1x2x12xf32>
+    %17 = reshape(%16, %7) : tensor<1x2x3x4xf32>
+    %18 = broadcasting_mul(%17, %10) : tensor<1x2x3x4xf32>
+    %19 = reshape(%18, %8) : tensor<1x2x12xf32>
+    %20 = transpose(%4, %5) : tensor<12x8xf32>
+    %21 = broadcasting_batch_matmul(%19, %20) : tensor<1x2x8xf32>
+    return %21
+  }
+}
+"#;
+
+#[test]
+fn experts_without_weight_are_left_out() {
+    let numbers = |n: usize, step: usize| -> Vec<f64> {
+        (0..n)
+            .map(|i| (i * step % 23) as f64 / 16.0 - 0.625)
+            .collect()
+    };
+    let blob = |step| {
+        let values = numbers(96, step).into_iter().map(|v| v as f32);
+        SharedBytes::from_vec(values.flat_map(f32::to_le_bytes).collect())
+    };
+    let build = |text: &str| {
+        let text = Text {
+            text: text.into(),
+            blobs: [7, 5, 3].map(blob).to_vec(),
+        };
+        let module = parse(&text).unwrap();
+        let options = PlanOptions {
+            precision: Precision::Fast,
+            ..PlanOptions::default()
+        };
+        let plan = Plan::build(&module, "main", &options).unwrap();
+        (module, Arc::new(plan))
+    };
+    let (module, plan) = build(EXPERTS);
+    let chosen = |plan: &Plan| plan.steps().filter(|s| s.name == "chosen_experts").count();
+    assert_eq!(chosen(&plan), 3);
+    let tensor =
+        |shape: &[usize], values: &[f64]| Tensor::from_floats(DType::F32, shape, values).unwrap();
+    for route in [[0.5, -1.0, 0.25, 0.0, 0.0, 1.0], [0.0; 6], [1.0; 6]] {
+        let inputs = [
+            ("x".to_owned(), tensor(&[1, 2, 8], &numbers(16, 11))),
+            ("route".to_owned(), tensor(&[1, 2, 3], &route)),
+        ];
+        let mut executor = Executor::new(plan.clone(), Arc::new(Pool::new(2)));
+        let given: Vec<_> = inputs.iter().map(|(n, t)| Input::tensor(n, t)).collect();
+        executor.run(&given, &mut States::default()).unwrap();
+        let mut states = interpret::States::new();
+        let inputs: HashMap<String, Tensor> = inputs.into();
+        let want = interpret::run(&module, &module.graphs[0], &inputs, &mut states).unwrap();
+        let (got, mut row) = (executor.output("y").unwrap(), [0.0; 8]);
+        for (i, want) in want[0].1.floats().chunks(8).enumerate() {
+            got.read_row(i, &mut row);
+            let far = row.iter().zip(want).map(|(a, b)| (f64::from(*a) - b).abs());
+            assert!(far.fold(0.0, f64::max) < 1e-5, "{route:?}");
+        }
+    }
+    // A function that is not zero's, or no number there, keeps every expert.
+    let (_, plan) = build(&EXPERTS.replace("silu(%12)", "log(%12)"));
+    assert_eq!(chosen(&plan), 0);
 }

@@ -7,6 +7,7 @@ use russet_kernels::norm::{Norm, rms_norm};
 use russet_kernels::rope::{Pairs, RowsOf, Tables, rotate_normalised, rotate_rows};
 use russet_kernels::scratch;
 
+use super::edges::Seen;
 use super::{Cx, Kernel, PARALLEL, Touched, Work};
 use crate::error::OpError;
 use crate::exec::view::{Geometry, View, store, typed, typed_mut};
@@ -280,12 +281,14 @@ impl Kernel for ScoreMask {
 }
 
 /// Attention read straight from views whose rows have no gaps. Inputs: queries, keys, values, then where the operation has them
-/// what is added to scores, repeated from `[…, q, s]` without gaps, and sinks.
-#[derive(Debug)]
+/// what is added to scores, repeated from `[…, q, s]` without gaps, sinks, and what [`super::MaskEdges`] found.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Sdpa {
     pub(crate) op: ScaledDotProductAttention,
     /// Whether to round where the decomposed form does.
     pub(crate) exact: bool,
+    /// Whether the last input says which keys the mask leaves.
+    pub(crate) edges: bool,
 }
 
 impl Kernel for Sdpa {
@@ -369,6 +372,10 @@ fn attend<T: Elem, C: CachedFor<T>>(
     let (q, k, v) = (cx.inputs[0], cx.inputs[1], cx.inputs[2]);
     let (mask, sinks) = op.optional(cx.inputs);
     let ([batches, all, m, d], s) = ([0, 1, 2, 3].map(|i| q.geometry.shape[i]), k.shape()[2]);
+    let seen = match cx.inputs.last().filter(|_| kernel.edges) {
+        Some(found) => Seen::read(found, s),
+        None => Seen::all(op, s),
+    };
     let group = (all / k.shape()[1].max(1)).max(1);
     // A mask of its own for every head makes every head a call of its own.
     let apart = mask.is_some_and(|m| m.geometry.strides[1] != 0) && all > 1;
@@ -387,18 +394,21 @@ fn attend<T: Elem, C: CachedFor<T>>(
         let masked = |m: &View<'_>| batch * m.geometry.strides[0] + head * m.geometry.strides[1];
         let a = Attention {
             q: heads::<T>(&q, batch, head),
-            k: heads::<C>(&k, batch, head / group),
-            v: heads::<C>(&v, batch, head / group),
+            k: heads::<C>(&k, batch, head / group).from_row(seen.first),
+            v: heads::<C>(&v, batch, head / group).from_row(seen.first),
             heads: together,
             kv_heads: together.div_ceil(group),
             m,
-            s,
+            s: seen.keys,
             d,
             dv: v.shape()[3],
             scale: op.factor(d, dtype) as f32,
-            causal: op.causal,
-            window: (op.window > 0).then_some(op.window),
-            mask: mask.map(|x| &from(x, masked(x))[..m * s]),
+            causal: seen.causal,
+            window: seen.window,
+            mask: mask.filter(|_| seen.added).map(|x| {
+                let row = x.geometry.strides[2];
+                (from(x, masked(x) + seen.first), row)
+            }),
             sinks: sinks.map(|_| &logits[part]),
             exact: kernel.exact,
         };

@@ -2,7 +2,7 @@
 
 use russet_kernels::threads::Pool;
 
-use super::{Cx, Kernel, Out, PARALLEL};
+use super::{Cx, Kernel, Out, PARALLEL, Touched, Work};
 use crate::error::OpError;
 use crate::exec::view::{Geometry, MAX_RANK, View, store, store_int};
 use crate::ops::slice::resolve;
@@ -162,12 +162,26 @@ impl Kernel for Range {
     }
 }
 
+/// A bound of a box: a number, or an element of an input of the step and a number more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    pub(crate) of: Option<(usize, usize)>,
+    pub(crate) plus: i64,
+}
+
+/// Begin, end and stride for every axis.
+pub(crate) type Bounds = Vec<[Bound; 3]>;
+
 /// The box of `whole` that bounds of the run name.
-fn boxed(whole: &Geometry, bounds: &[View<'_>]) -> Result<Geometry, OpError> {
+fn boxed(whole: &Geometry, bounds: &Bounds, inputs: &[View<'_>]) -> Result<Geometry, OpError> {
     let mut g = *whole;
-    for i in 0..whole.rank {
-        let at = |k: usize| bounds[k].int_at(i);
-        let (begin, count, stride) = resolve(at(0), at(1), at(2), whole.shape[i])?;
+    for (i, bound) in bounds.iter().enumerate().take(whole.rank) {
+        let number = |b: &Bound| {
+            let of = b.of.map_or(0, |(input, at)| inputs[input].int_at(at));
+            of.saturating_add(b.plus)
+        };
+        let [begin, end, stride] = [0, 1, 2].map(|k| number(&bound[k]));
+        let (begin, count, stride) = resolve(begin, end, stride, whole.shape[i])?;
         g.offset += begin * whole.strides[i];
         g.shape[i] = count;
         g.strides[i] = whole.strides[i] * stride;
@@ -175,13 +189,13 @@ fn boxed(whole: &Geometry, bounds: &[View<'_>]) -> Result<Geometry, OpError> {
     Ok(g)
 }
 
-/// A slice whose bounds are computed in the run. Inputs: tensor, begin, end, stride.
+/// A slice whose bounds are computed in the run. Inputs: tensor, then where bounds come from.
 #[derive(Debug)]
-pub(crate) struct SliceCopy;
+pub(crate) struct SliceCopy(pub(crate) Bounds);
 
 impl Kernel for SliceCopy {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
-        let geometry = boxed(&cx.inputs[0].geometry, &cx.inputs[1..])?;
+        let geometry = boxed(&cx.inputs[0].geometry, &self.0, cx.inputs)?;
         let out = &mut cx.outputs[0];
         if geometry.shape() != out.geometry.shape() {
             return Err(OpError::shapes(
@@ -200,15 +214,15 @@ impl Kernel for SliceCopy {
     }
 }
 
-/// An update whose bounds are computed in the run. Inputs: update, begin, end, stride; the output is updated in place.
+/// An update whose bounds are computed in the run. Inputs: update, then where bounds come from; the output is updated in place.
 #[derive(Debug)]
-pub(crate) struct SliceWrite;
+pub(crate) struct SliceWrite(pub(crate) Bounds);
 
 impl Kernel for SliceWrite {
     fn run(&self, cx: &mut Cx<'_, '_, '_>) -> Result<(), OpError> {
         let update = cx.inputs[0];
         let out = &mut cx.outputs[0];
-        let geometry = boxed(&out.geometry, &cx.inputs[1..])?;
+        let geometry = boxed(&out.geometry, &self.0, cx.inputs)?;
         if geometry.shape() != update.geometry.shape() {
             return Err(OpError::shapes(
                 "an update fills its box",
@@ -224,5 +238,10 @@ impl Kernel for SliceWrite {
             },
         );
         Ok(())
+    }
+
+    fn work(&self, inputs: &[Touched], _: &[Touched]) -> Work {
+        // As much as the update is written, not the whole.
+        Work::of_elements(&inputs[..1], &inputs[..1])
     }
 }

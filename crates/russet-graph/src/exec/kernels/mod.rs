@@ -24,6 +24,7 @@ macro_rules! by_kind {
 mod cache;
 mod composite;
 mod copy;
+mod edges;
 mod elementwise;
 mod gated_delta;
 mod gather;
@@ -31,6 +32,8 @@ mod gather_mm;
 mod matmul;
 mod reduce;
 mod reference;
+mod shift;
+mod skipping;
 mod sort;
 mod tables;
 mod weights;
@@ -39,7 +42,8 @@ use std::fmt::Debug;
 
 pub(crate) use cache::CacheRows;
 pub(crate) use composite::{NormRotate, RmsNorm, RopeTables, Rotate, ScoreMask, Sdpa};
-pub(crate) use copy::{Contents, Copy, Range, SliceCopy, SliceWrite};
+pub(crate) use copy::{Bound, Bounds, Contents, Copy, Range, SliceCopy, SliceWrite};
+pub(crate) use edges::MaskEdges;
 pub(crate) use elementwise::{
     Binary, Cast, Chain, Gated, Instruction, MAX_DEPTH, MAX_OPERANDS, Unary, Where,
 };
@@ -50,6 +54,8 @@ pub(crate) use matmul::{Factor, Linear, LinearOnce, Matmul, Matrix, Products};
 pub(crate) use reduce::{Reduce, ReduceKind, Softmax, WeightedSum};
 pub(crate) use reference::Reference;
 use russet_kernels::threads::Pool;
+pub(crate) use shift::ShiftIf;
+pub(crate) use skipping::Skipping;
 pub(crate) use sort::Sort;
 pub(crate) use weights::{Dequantize, Weights, aligned};
 

@@ -242,6 +242,55 @@ impl Weights {
         this.with(|_| ()).map(|()| this)
     }
 
+    /// The columns in `parts` equal parts, one matrix under the other; `None` where codes lie otherwise.
+    pub(crate) fn columns_apart(&self, parts: usize) -> Option<Self> {
+        let width = Some(self.k).filter(|k| parts > 0 && k.is_multiple_of(parts))? / parts;
+        let apart = |data: &SharedBytes, row: usize| {
+            let part = Some(row).filter(|r| r.is_multiple_of(parts))? / parts;
+            let mut to = AlignedBuf::with_len(data.len()).ok()?;
+            let places = to.as_bytes_mut().chunks_exact_mut(part.max(1));
+            let all = (0..parts).flat_map(|i| (0..self.n).map(move |n| n * row + i * part));
+            for (place, at) in places.zip(all) {
+                place.copy_from_slice(data.get(at..at + part)?);
+            }
+            Some(SharedBytes::new(Arc::new(to)))
+        };
+        let format = match &self.format {
+            Format::Dense(dtype, data) => {
+                Format::Dense(*dtype, apart(data, self.k * dtype.size()?)?)
+            }
+            Format::Codes {
+                code,
+                block,
+                data,
+                scales,
+                zeros: None,
+                shifts: None,
+            } if width.is_multiple_of(*block) => {
+                let bits = KINDS.iter().find(|(_, c)| c == code)?.0.bits();
+                let row = Some(width * bits).filter(|b| b.is_multiple_of(8))? / 8 * parts;
+                let scaled = self.k / block * scales.0.size()?;
+                Format::Codes {
+                    code: *code,
+                    block: *block,
+                    data: apart(data, row)?,
+                    scales: Vector(scales.0, apart(&scales.1, scaled)?),
+                    zeros: None,
+                    shifts: None,
+                }
+            }
+            _ => return None,
+        };
+        let (n, k) = (self.n.checked_mul(parts)?, width);
+        let this = Self {
+            n,
+            k,
+            dtype: self.dtype,
+            format,
+        };
+        this.with(|_| ()).map(|()| this)
+    }
+
     /// Says that the stored bytes have been packed and will hardly be read again.
     pub(crate) fn unload(&self) {
         match &self.format {

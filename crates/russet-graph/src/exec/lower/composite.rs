@@ -125,10 +125,15 @@ impl Lowering<'_> {
         // Kernels follow the edge of causal attention where there are as many keys as queries, or more.
         let extent = |v: &ViewDraft| v.layout.shape[2].as_const();
         let few_keys = op.causal && extent(&views[0]) > extent(&views[1]);
-        if op.needs_mask() || few_keys {
-            let (q, k) = (&views[0].layout.shape, &views[1].layout.shape);
-            let full = [q[0].clone(), q[1].clone(), q[2].clone(), k[2].clone()];
-            views.push(self.score_mask(op, mask.copied(), &full, views[0].dtype)?);
+        let (q, k) = (&views[0].layout.shape, &views[1].layout.shape);
+        let full = [q[0].clone(), q[1].clone(), q[2].clone(), k[2].clone()];
+        let (dtype, mut edges) = (views[0].dtype, None);
+        if let Some(&mask) = mask.filter(|&&id| self.ty(id).is_ok_and(|t| t.0 == dtype)) {
+            let (mask, found) = self.added_mask(mask, &full)?;
+            views.push(mask);
+            edges = found;
+        } else if op.needs_mask() || few_keys {
+            views.push(self.score_mask(op, mask.copied(), &full, dtype)?);
             kernel_op.mask = true;
             kernel_op.window = 0;
             kernel_op.causal &= !few_keys;
@@ -139,10 +144,51 @@ impl Lowering<'_> {
         let kernel = kernels::Sdpa {
             op: kernel_op,
             exact: true,
+            edges: edges.is_some(),
         };
+        views.extend(edges);
         self.emit_for(node.outputs[0], "attention", kernel, views)?;
-        self.mark(What::Attention(kernel_op));
+        self.mark(What::Attention(kernel));
         Ok(())
+    }
+
+    /// A mask that is added to scores of shape `full`, and, where it is the same for all heads, a step's findings on its edges,
+    /// one step for all layers.
+    fn added_mask(
+        &mut self,
+        mask: ValueId,
+        full: &[Dim; 4],
+    ) -> Lower<(ViewDraft, Option<ViewDraft>)> {
+        let given = self.view(mask)?;
+        let given = self.in_rows(given);
+        let layout = given.layout.broadcast(full);
+        let layout = layout.ok_or(OpError::Unknown("a broadcast"))?;
+        let (shape, two) = (&given.layout.shape, given.layout.shape.len().checked_sub(2));
+        let one = two.is_some_and(|two| {
+            shape[..two].iter().all(|d| *d == Dim::Const(1)) && shape[two..] == full[2..]
+        });
+        let view = ViewDraft {
+            layout,
+            ..given.clone()
+        };
+        if !one {
+            return Ok((view, None));
+        }
+        let same =
+            |(m, _): &&(ViewDraft, ViewDraft)| m.home == given.home && m.layout == given.layout;
+        if let Some((_, edges)) = self.edges.iter().find(same) {
+            return Ok((view, Some(edges.clone())));
+        }
+        let edges = self.buffer(DType::I32, &[Dim::from(kernels::MaskEdges::FOUND)]);
+        let kernel = kernels::MaskEdges;
+        self.emit(
+            "mask_edges",
+            kernel,
+            vec![given.clone()],
+            vec![edges.clone()],
+        );
+        self.edges.push((given, edges.clone()));
+        Ok((view, Some(edges)))
     }
 
     /// What is added to scores of shape `full` to hide keys; the same for all of the batch, or all heads, is written once.

@@ -4,8 +4,10 @@
 //! tensor whose contents inference followed is written where somebody reads it; quantised weights stay compressed until an
 //! operation that cannot read them asks for their elements.
 
+mod bounds;
 mod composite;
 mod compute;
+mod shift;
 mod state;
 mod views;
 
@@ -21,7 +23,6 @@ use crate::infer::Facts;
 use crate::ops::constant::Constant;
 use crate::ops::gated_delta_update::GatedDeltaUpdate;
 use crate::ops::gather_mm::GatherMm;
-use crate::ops::scaled_dot_product_attention::ScaledDotProductAttention;
 use crate::ops::{Known, Op};
 use crate::types::{DType, Dim, Type};
 
@@ -61,13 +62,15 @@ impl StepDraft {
 pub(crate) enum What {
     Other,
     /// Attention.
-    Attention(ScaledDotProductAttention),
+    Attention(kernels::Sdpa),
     /// A product of two views.
     Matmul,
     /// A product of matrices picked from stacks.
     Gathered(GatherMm),
     /// The same with a compressed stack.
     Experts(kernels::GatherLinear),
+    /// A product that leaves out experts without weight.
+    Skipping(kernels::Skipping),
     Sort(kernels::Sort),
     Reduce(kernels::Reduce),
     /// A weighted sum of rows.
@@ -141,6 +144,32 @@ pub(crate) struct Lowered {
 }
 
 impl Lowered {
+    /// Takes away steps whose results nobody reads.
+    pub(crate) fn drop_unused(&mut self) {
+        let mut read = vec![false; self.buffers.len()];
+        let note = |views: &[ViewDraft], read: &mut [bool]| {
+            for view in views {
+                if let Home::Buffer(b) = view.home {
+                    read[b] = true;
+                }
+            }
+        };
+        for (_, view) in &self.outputs {
+            note(std::slice::from_ref(view), &mut read);
+        }
+        let mut kept = Vec::with_capacity(self.steps.len());
+        for step in self.steps.drain(..).rev() {
+            let unused = |v: &ViewDraft| matches!(v.home, Home::Buffer(b) if !read[b]);
+            if !step.outputs.iter().all(unused) {
+                note(&step.inputs, &mut read);
+                kept.push(step);
+            }
+        }
+        kept.reverse();
+        self.steps = kept;
+        self.measure();
+    }
+
     /// Finds the last use of every buffer anew, after steps have moved.
     pub(crate) fn measure(&mut self) {
         self.buffers.iter_mut().for_each(|b| b.last_use = 0);
@@ -166,9 +195,13 @@ pub(crate) struct Lowering<'a> {
     values: HashMap<ValueId, Value>,
     needed: Vec<bool>,
     last_use: HashMap<ValueId, usize>,
+    /// The node that makes a value.
+    makers: HashMap<ValueId, usize>,
     steps: Vec<StepDraft>,
     buffers: Vec<Buffer>,
     rope_tables: Vec<composite::Tables>,
+    /// Masks that are added to scores, with what is known of their edges.
+    edges: Vec<(ViewDraft, ViewDraft)>,
     assumed: Vec<Dim>,
 }
 
@@ -183,9 +216,11 @@ impl<'a> Lowering<'a> {
             values: HashMap::new(),
             needed: Vec::new(),
             last_use: HashMap::new(),
+            makers: HashMap::new(),
             steps: Vec::new(),
             buffers: Vec::new(),
             rope_tables: Vec::new(),
+            edges: Vec::new(),
             assumed: Vec::new(),
         };
         this.demand();
@@ -200,6 +235,8 @@ impl<'a> Lowering<'a> {
             self.last_use.insert(id, nodes.len());
         }
         for (index, node) in nodes.iter().enumerate().rev() {
+            self.makers
+                .extend(node.outputs.iter().map(|&id| (id, index)));
             let effect = matches!(node.op, Op::WriteHandle(_));
             if !effect && !node.outputs.iter().any(|id| self.last_use.contains_key(id)) {
                 continue;

@@ -107,12 +107,18 @@ impl Lowering<'_> {
                     layout,
                     ..target.clone()
                 };
-                self.emit("update", kernels::Copy, vec![update], vec![part]);
+                match self.shifted(id, node.inputs[4], &part) {
+                    Some((kernel, inputs)) => {
+                        self.emit("shift", kernel, inputs.to_vec(), vec![part]);
+                    }
+                    None => self.emit("update", kernels::Copy, vec![update], vec![part]),
+                }
             }
             None => {
-                let bounds = self.views(&node.inputs[1..4])?;
-                let inputs = std::iter::once(update).chain(bounds).collect();
-                self.emit("update", kernels::SliceWrite, inputs, vec![target.clone()]);
+                let rank = target.layout.shape.len();
+                let (bounds, inputs) = self.bounds(update, &node.inputs[1..4], rank)?;
+                let kernel = kernels::SliceWrite(bounds);
+                self.emit("update", kernel, inputs, vec![target.clone()]);
             }
         }
         self.set(result, target);

@@ -101,9 +101,10 @@ impl Lowering<'_> {
                 self.set(node.outputs[0], ViewDraft { layout, ..x });
             }
             None => {
-                let rest = self.views(&node.inputs[1..])?;
-                let inputs = std::iter::once(x).chain(rest).collect();
-                self.emit_for(node.outputs[0], "slice", kernels::SliceCopy, inputs)?;
+                let rank = x.layout.shape.len();
+                let (bounds, inputs) = self.bounds(x, &node.inputs[1..], rank)?;
+                let kernel = kernels::SliceCopy(bounds);
+                self.emit_for(node.outputs[0], "slice", kernel, inputs)?;
             }
         }
         Ok(true)

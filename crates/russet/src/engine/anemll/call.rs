@@ -226,41 +226,41 @@ impl Carried {
         let held = all.find(|h| h.name == name)?;
         Some(held.numbers().map(|v| v as f32).collect())
     }
+}
 
-    /// The logits of the last token: parts one behind the other, or of every part the largest.
-    pub(super) fn logits(&self, chain: &Chain, to: &mut Vec<f32>) -> Result<(), EngineError> {
-        let output = |name: &str| self.outputs.iter().find(|h| h.name == name);
-        if let (Some(at), Some(value)) = (output("argmax_idx"), output("argmax_val")) {
-            return largest(chain, at, value, to);
-        }
-        let mut parts: Vec<(usize, &Held)> = self.outputs.iter().filter_map(part_number).collect();
-        parts.sort_by_key(|(number, _)| *number);
-        for (_, held) in &parts {
-            let width = held.shape.last().copied().unwrap_or_default();
-            let count = held.shape.iter().product::<usize>();
-            to.extend(
-                held.numbers()
-                    .skip(count.saturating_sub(width))
-                    .map(|v| v as f32),
-            );
-        }
-        if to.is_empty() {
-            return Err(EngineError::Contract {
-                function: "lm_head".into(),
-                reason: "it gives no logits".into(),
-            });
-        }
-        Ok(())
+/// The logits of the last token that a run left: parts one behind the other, or of every part the largest.
+pub(super) fn logits(
+    executor: &Executor,
+    chain: &Chain,
+    to: &mut Vec<f32>,
+) -> Result<(), EngineError> {
+    let held = |name: &str| Held::of(name, &executor.output(name)?);
+    if let (Some(at), Some(value)) = (held("argmax_idx"), held("argmax_val")) {
+        return largest(chain, &at, &value, to);
     }
+    let part = |name| Some((part_number(name)?, executor.output(name)?));
+    let mut parts: Vec<(usize, View<'_>)> = executor.plan().outputs().filter_map(part).collect();
+    parts.sort_by_key(|(number, _)| *number);
+    for (_, view) in parts.iter().filter(|(_, view)| !view.is_empty()) {
+        let (from, width) = (to.len(), view.shape().last().copied().unwrap_or(1));
+        to.resize(from + width, 0.0);
+        view.read_row(view.len() / width - 1, &mut to[from..]);
+    }
+    if to.is_empty() {
+        return Err(EngineError::Contract {
+            function: "lm_head".into(),
+            reason: "it gives no logits".into(),
+        });
+    }
+    Ok(())
 }
 
 /// `logits7` is part 7, `logits` and `output_logits` are the only part.
-fn part_number(held: &Held) -> Option<(usize, &Held)> {
-    let name = held.name.strip_prefix("output_").unwrap_or(&held.name);
-    let number = name.strip_prefix("logits")?;
-    match number {
-        "" => Some((0, held)),
-        digits => Some((digits.parse().ok()?, held)),
+fn part_number(name: &str) -> Option<usize> {
+    let name = name.strip_prefix("output_").unwrap_or(name);
+    match name.strip_prefix("logits")? {
+        "" => Some(0),
+        digits => digits.parse().ok(),
     }
 }
 
@@ -320,11 +320,13 @@ fn put(dtype: DType, value: f64, to: &mut Vec<u8>) {
 /// For every query a row: 0 where a position may be seen, minus infinity elsewhere.
 fn mask(dtype: DType, queries: std::ops::Range<usize>, width: usize, to: &mut Vec<u8>) {
     let (mut seen, mut hidden) = (Vec::new(), Vec::new());
+    // Zero is zero bytes in every kind.
     put(dtype, 0.0, &mut seen);
     put(dtype, f64::NEG_INFINITY, &mut hidden);
+    to.reserve(queries.len() * width * seen.len());
     for query in queries {
-        for position in 0..width {
-            to.extend_from_slice(if position <= query { &seen } else { &hidden });
-        }
+        let open = (query + 1).min(width);
+        to.resize(to.len() + open * seen.len(), 0);
+        (open..width).for_each(|_| to.extend_from_slice(&hidden));
     }
 }

@@ -138,18 +138,22 @@ impl AnemllEngine {
             let last = *self.history.last().ok_or(EngineError::Empty)?;
             self.position(Kind::Infer, &[last], self.history.len() - 1)?;
         }
-        if let Some(head) = &chain.head {
-            let executor = self
-                .executors
-                .get_mut(head.number)
-                .ok_or(EngineError::Empty)?;
-            let executor = executor
-                .get_or_insert_with(|| Executor::new(head.plan.clone(), chain.pool.clone()));
+        let stage = match &chain.head {
+            Some(head) => Some(head),
+            None => chain.parts.last().and_then(|part| part.stage(kind)),
+        };
+        let stage = stage.ok_or(EngineError::Empty)?;
+        let executor = self
+            .executors
+            .get_mut(stage.number)
+            .ok_or(EngineError::Empty)?;
+        let executor =
+            executor.get_or_insert_with(|| Executor::new(stage.plan.clone(), chain.pool.clone()));
+        if chain.head.is_some() {
             self.carried.run(executor, &mut States::default())?;
-            self.carried.take(executor)?;
         }
         self.logits.clear();
-        self.carried.logits(&chain, &mut self.logits)
+        call::logits(executor, &chain, &mut self.logits)
     }
 
     /// Forgets everything.
