@@ -180,11 +180,11 @@ impl<'de> Visitor<'de> for Items {
         while let Some(name) = map.next_key::<String>()? {
             if name == "__metadata__" {
                 map.next_value::<IgnoredAny>()?;
-            } else if all.contains_key(&name) {
+                continue;
+            }
+            let item = map.next_value::<Item>()?;
+            if all.insert(name.clone(), item).is_some() {
                 return Err(A::Error::custom(format!("{name:?} is there twice")));
-            } else {
-                let item = map.next_value::<Item>()?;
-                all.insert(name, item);
             }
         }
         Ok(Header(all))

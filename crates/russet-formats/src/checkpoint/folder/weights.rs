@@ -143,6 +143,11 @@ impl<'a> FolderWeights<'a> {
         unused.map_or(Ok(()), |n| Err(CheckpointError::Unused(n.into())))
     }
 
+    /// A tensor that is known and need not be read.
+    pub(super) fn pass(&self, name: String) {
+        self.used.borrow_mut().insert(name);
+    }
+
     /// Whether it is what a layer carries that reads another's keys.
     fn unread(&self, name: &str) -> bool {
         let rest = name.strip_prefix(self.prefix.0);
@@ -281,7 +286,7 @@ fn extents(shape: &[usize]) -> (usize, usize) {
     }
 }
 
-fn found<T: PartialEq>(table: &[(T, &'static str)], part: T) -> &'static str {
+fn found<T: PartialEq + Copy>(table: &[(T, &'static str)], part: T) -> &'static str {
     let row = table.iter().find(|(p, _)| *p == part);
     row.map_or("?", |(_, name)| *name)
 }
@@ -323,13 +328,6 @@ pub(super) fn has_head(folder: &Folder) -> Result<bool> {
 /// The name that an output matrix has which equals the embedding.
 pub(super) fn head_name(folder: &Folder) -> Result<String> {
     Ok(format!("{}{HEAD}", prefix(folder)?.1))
-}
-
-impl FolderWeights<'_> {
-    /// A tensor that is known and need not be read.
-    pub(super) fn pass(&self, name: String) {
-        self.used.borrow_mut().insert(name);
-    }
 }
 
 impl Weights for FolderWeights<'_> {
