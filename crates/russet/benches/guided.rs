@@ -106,48 +106,42 @@ struct Way {
     rates: Vec<[f64; 2]>,
 }
 
-/// Tokens and characters a second, answers of all kinds in turn.
-fn answers(model: &Model) -> Result<(), Box<dyn Error>> {
-    let names: Vec<String> = (0..12)
-        .map(|i| format!("the_measured_temperature_of_station_number_{i}"))
-        .collect();
-    let member = |name: &String| {
-        (
-            name.clone(),
-            json!({"type": "integer", "minimum": 0, "maximum": 99}),
-        )
-    };
+/// What answers are held to.
+fn schemas() -> [(&'static str, Value); 4] {
+    let station = |i| format!("the_measured_temperature_of_station_number_{i}");
+    let names: Vec<String> = (0..12).map(station).collect();
+    let degrees = json!({"type": "integer", "minimum": 0, "maximum": 99});
+    let member = |name: &String| (name.clone(), degrees.clone());
     let properties: serde_json::Map<String, Value> = names.iter().map(member).collect();
-    let schemas = [
+    let list = |items: Value| json!({"type": "array", "items": items, "minItems": 400});
+    [
         (
             "one long text",
             json!({"type": "string", "minLength": 4000}),
         ),
-        (
-            "a list of numbers",
-            json!({"type": "array", "items": {"type": "number"}, "minItems": 400}),
-        ),
+        ("a list of numbers", list(json!({"type": "number"}))),
         (
             "a list of texts",
-            json!({"type": "array", "items": {"type": "string", "maxLength": 40}, "minItems": 400}),
+            list(json!({"type": "string", "maxLength": 40})),
         ),
         (
             "long names",
             json!({"type": "object", "properties": properties, "required": names, "additionalProperties": false}),
         ),
-    ];
-    let mut ways = vec![Way {
-        name: "free",
-        grammar: None,
+    ]
+}
+
+/// Tokens and characters a second, answers of all kinds in turn.
+fn answers(model: &Model) -> Result<(), Box<dyn Error>> {
+    let way = |name, grammar| Way {
+        name,
+        grammar,
         rates: Vec::new(),
-    }];
-    for (name, schema) in schemas {
-        let grammar = Some(model.grammar(&Constraint::json_schema(schema))?);
-        ways.push(Way {
-            name,
-            grammar,
-            rates: Vec::new(),
-        });
+    };
+    let mut ways = vec![way("free", None)];
+    for (name, schema) in schemas() {
+        let grammar = model.grammar(&Constraint::json_schema(schema))?;
+        ways.push(way(name, Some(grammar)));
     }
     for way in &mut ways {
         answer(model, way.grammar.clone())?;
@@ -157,21 +151,21 @@ fn answers(model: &Model) -> Result<(), Box<dyn Error>> {
             way.rates.push(answer(model, way.grammar.clone())?);
         }
     }
-    println!(
-        "\n{:<20}{:>12}{:>8}{:>16}{:>8}",
-        "", "tokens/s", "", "characters/s", ""
-    );
+    table(&ways);
+    Ok(())
+}
+
+fn table(ways: &[Way]) {
+    let [name, tokens, characters] = ["", "tokens/s", "characters/s"];
+    println!("\n{name:<20}{tokens:>12}{:>8}{characters:>16}", "");
     let middle = |way: &Way, i: usize| median(way.rates.iter().map(|r| r[i]));
     let free = [0, 1].map(|i| middle(&ways[0], i));
-    for way in &ways {
+    for way in ways {
         let [tokens, characters] = [0, 1].map(|i| middle(way, i));
         let [t, c] = [tokens / free[0], characters / free[1]].map(|r| 100.0 * r);
-        println!(
-            "{:<20}{tokens:>12.1}{t:>6.1} %{characters:>16.0}{c:>6.0} %",
-            way.name
-        );
+        let name = way.name;
+        println!("{name:<20}{tokens:>12.1}{t:>6.1} %{characters:>16.0}{c:>6.0} %");
     }
-    Ok(())
 }
 
 /// Tokens and characters a second of one answer.

@@ -2,7 +2,7 @@
 //!
 //! The checkpoint, computed in f32, continues some prompts greedily. The package is given the same tokens in the calls it is used
 //! with, a prompt and then one token at a time, and for every token its logits are compared with the checkpoint's. Where a package
-//! is off, [`layers`] says from which layer on.
+//! is off, [`layers()`] says from which layer on.
 
 mod layers;
 mod residual;

@@ -12,8 +12,10 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn open(name: &str) -> Model {
-    let mut options = OpenOptions::default();
-    options.precision = Precision::Fast;
+    let options = OpenOptions {
+        precision: Precision::Fast,
+        ..OpenOptions::default()
+    };
     Model::open(fixture(name), &options).unwrap()
 }
 
@@ -28,7 +30,7 @@ fn prompts(count: u32, vocab: u32) -> Vec<Vec<Token>> {
 fn checked(checkpoint: &Model, package: &Model, tokens: usize, vocab: u32) -> Check {
     let mut heard = 0;
     let found = check(checkpoint, package, &prompts(3, vocab), tokens, &mut |n| {
-        heard = n
+        heard = n;
     });
     let found = found.unwrap();
     assert_eq!((heard, found.prompts.len()), (3, 3));

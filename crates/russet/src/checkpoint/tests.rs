@@ -44,9 +44,11 @@ fn replay(record: &Path, precision: Precision) {
     let tokens = words(file.tensor("tokens").unwrap().data(), u32::from_le_bytes);
     let table = |name| Some(words(file.tensor(name).ok()?.data(), f32::from_le_bytes));
     let (whole, steps) = (table("logits").unwrap(), table("steps"));
-    let mut options = OpenOptions::default();
-    options.all_logits = true;
-    options.precision = precision;
+    let options = OpenOptions {
+        all_logits: true,
+        precision,
+        ..OpenOptions::default()
+    };
     let model = Model::open(record.with_extension(""), &options).unwrap();
     assert_eq!(model.source(), ModelSource::Checkpoint);
     let n = tokens.len();
@@ -89,8 +91,10 @@ fn a_checkpoint_has_words_and_a_limit() {
     assert_eq!((model.name(), model.max_context()), ("qwen3-1", 64));
     assert_eq!(model.plain_prompt("w7 w3").unwrap(), [7, 3]);
     assert_eq!(model.stop_tokens(), [2]);
-    let mut short = OpenOptions::default();
-    short.max_context = Some(10);
+    let short = OpenOptions {
+        max_context: Some(10),
+        ..OpenOptions::default()
+    };
     assert_eq!(Model::open(&folder, &short).unwrap().max_context(), 10);
 }
 
