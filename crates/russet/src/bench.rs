@@ -160,22 +160,24 @@ pub struct Percentiles {
 impl Percentiles {
     /// Those of some numbers; 0 where there are none.
     pub fn of(numbers: impl Iterator<Item = f64>) -> Self {
-        let mut sorted: Vec<f64> = numbers.collect();
-        sorted.sort_by(f64::total_cmp);
-        let last = sorted.len().saturating_sub(1);
-        let at = |share: f64| {
-            let place = (share * sorted.len() as f64).ceil() as usize;
-            sorted
-                .get(place.saturating_sub(1).min(last))
-                .copied()
-                .unwrap_or(0.0)
-        };
-        Self {
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-        }
+        let [p50, p90, p99] = quantiles(numbers, [0.5, 0.9, 0.99]);
+        Self { p50, p90, p99 }
     }
+}
+
+/// The numbers that these shares of all are no larger than; 0 where there are none.
+pub(crate) fn quantiles<const N: usize>(
+    numbers: impl Iterator<Item = f64>,
+    shares: [f64; N],
+) -> [f64; N] {
+    let mut sorted: Vec<f64> = numbers.collect();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().saturating_sub(1);
+    shares.map(|share| {
+        let place = (share * sorted.len() as f64).ceil() as usize;
+        let at = place.saturating_sub(1).min(last);
+        sorted.get(at).copied().unwrap_or(0.0)
+    })
 }
 
 fn rate(tokens: usize, time: Duration) -> f64 {

@@ -32,7 +32,7 @@ pub struct JsonOptions {
     pub whitespace: usize,
     /// Refuse keywords that can only be checked when a value is whole: such a check may find that nothing can follow.
     pub strict: bool,
-    /// Allow integers with a fraction of zero (`1.0`) and escaped slashes (`\\/`), as JSON Schema and JSON do. Readers that want an
+    /// Allow integers with a fraction of zero (`1.0`) and escaped slashes (`\/`), as JSON Schema and JSON do. Readers that want an
     /// integer often refuse the former.
     pub other_forms: bool,
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
 
 use super::{Constraint, Grammar, GrammarError, JsonOptions, Matcher, Vocabulary};
+use crate::bench::quantiles;
 use crate::tokenizer::Tokenizer;
 
 /// A schema with instances of which it is known whether they are valid.
@@ -111,18 +112,13 @@ impl Times {
 
     /// The summary.
     pub fn tail(&self) -> Tail {
-        let mut sorted = self.0.clone();
-        sorted.sort_by(f64::total_cmp);
-        let at = |share: f64| {
-            let place = (share * sorted.len() as f64).ceil() as usize;
-            sorted.get(place.saturating_sub(1)).copied().unwrap_or(0.0)
-        };
+        let [p50, p99, p999, max] = quantiles(self.0.iter().copied(), [0.5, 0.99, 0.999, 1.0]);
         Tail {
-            count: sorted.len(),
-            p50: at(0.5),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: at(1.0),
+            count: self.0.len(),
+            p50,
+            p99,
+            p999,
+            max,
         }
     }
 }

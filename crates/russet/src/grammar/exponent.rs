@@ -6,6 +6,9 @@ use super::vocabulary::Vocabulary;
 /// Every number below ten to this power is an `f64`.
 const DIGITS: u16 = 308;
 
+/// Tokens have no more digits.
+const LONGEST: u16 = 32;
+
 /// Where in JSON a text stands, as far as numbers go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Place {
@@ -96,21 +99,34 @@ impl Place {
 
     /// Takes from a mask the tokens that make an exponent too large.
     pub(super) fn filter(self, mask: &mut [u32], vocabulary: &Vocabulary) {
-        let anywhere = vocabulary.exponents();
-        let in_number = matches!(self, Self::Number { digits, .. } if digits > DIGITS - 8);
-        let in_exponent = matches!(self, Self::Exponent { .. });
-        let open: Vec<u32> = match self {
+        let in_number = match self {
             Self::Text { .. } => return,
-            _ if in_exponent || in_number => super::bits(mask).collect(),
-            _ => anywhere.to_vec(),
+            Self::Number { digits, .. } => digits > DIGITS - LONGEST,
+            Self::Exponent { .. } => true,
+            Self::Between => false,
         };
-        for token in open {
-            let Some(word) = mask.get_mut(token as usize / 32) else {
-                continue;
-            };
-            if self.after(vocabulary.bytes(token)).is_none() {
-                *word &= !(1 << (token % 32));
+        if !in_number {
+            let few = vocabulary.exponents();
+            return few
+                .iter()
+                .for_each(|t| self.take_away(mask, *t, vocabulary));
+        }
+        for index in 0..mask.len() {
+            let word = mask.get(index).copied().unwrap_or(0);
+            for bit in super::word_bits(word) {
+                self.take_away(mask, index as u32 * 32 + bit, vocabulary);
             }
+        }
+    }
+
+    /// Takes one token from a mask where it makes a number too large.
+    fn take_away(self, mask: &mut [u32], token: u32, vocabulary: &Vocabulary) {
+        let bit = 1 << (token % 32);
+        if let Some(word) = mask.get_mut(token as usize / 32)
+            && *word & bit != 0
+            && self.after(vocabulary.bytes(token)).is_none()
+        {
+            *word &= !bit;
         }
     }
 }

@@ -186,12 +186,21 @@ impl Matcher {
         }
     }
 
+    /// Whether the number so far may be whole, for the checks too: with a fraction it is the same number.
     fn may_end_number(&mut self) -> bool {
+        if !self.checks_let_end() {
+            return false;
+        }
         if self.parser.is_accepting().unwrap_or(false) {
             return true;
         }
         let mask = self.parser.compute_mask();
         mask.is_ok_and(|m| self.vocabulary.forms().ends(m.as_slice()))
+    }
+
+    fn checks_let_end(&mut self) -> bool {
+        let stream = self.stream.as_mut();
+        stream.is_none_or(|s| s.may_end_after(&[]))
     }
 
     /// Tells the parser; `false` where it does not take it.
@@ -260,10 +269,11 @@ impl Matcher {
                 .for_each(|t| set(mask, *t, true));
             return;
         }
-        if stands.0.is_integer() && !self.compiled.fractions {
+        let is_integer = stands.0.is_integer();
+        if is_integer && !(self.compiled.fractions && self.checks_let_end()) {
             return;
         }
-        let whole = stands.0.is_integer() && self.parser.is_accepting().unwrap_or(false);
+        let whole = is_integer && self.parser.is_accepting().unwrap_or(false);
         forms.amend(mask, stands, whole);
     }
 }

@@ -41,7 +41,7 @@ pub struct Matcher {
     pub(super) vocabulary: Arc<Vocabulary>,
     pub(super) compiled: Arc<Compiled>,
     pub(super) parser: Parser,
-    stream: Option<Stream>,
+    pub(super) stream: Option<Stream>,
     /// Where in JSON the text stands, if it is JSON.
     pub(super) numbers: Option<Place>,
     pub(super) tokens: Vec<u32>,
@@ -137,7 +137,8 @@ impl Matcher {
         self.amend(mask);
         if let Some(stream) = &mut self.stream {
             stream.filter(mask, &self.vocabulary);
-            if stream.is_plain_checked() {
+            // With a fraction the number is the one that it was before.
+            if stream.is_plain_checked() && self.aside() == Aside::Nothing {
                 self.filter_ends(mask);
             }
         }

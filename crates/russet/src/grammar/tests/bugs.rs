@@ -362,6 +362,12 @@ fn integers_may_have_a_fraction_of_zero() {
     let unique =
         schema(json!({"type": "array", "items": {"type": "integer"}, "uniqueItems": true}));
     assert!(takes(&unique, "[1.0, 2]") && !takes(&unique, "[1, 1.0]"));
+    // Not even its point, behind which there would be no way.
+    let mut matcher = unique.matcher();
+    let tokens = vocabulary().tokens(b"[1,1");
+    tokens.iter().for_each(|t| drop(matcher.accept(*t)));
+    let point = vocabulary().tokens(b".")[0];
+    assert!(matcher.tokens().len() == tokens.len() && matcher.accept(point).is_err());
     // Draft 4 has no such integers.
     let old = schema(
         json!({"$schema": "http://json-schema.org/draft-04/schema#", "items": {"type": "integer"}}),
