@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 /// Tokens of an answer.
 const TOKENS: usize = 128;
 /// Answers of each kind.
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 15;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let named = std::env::args().skip(1).find(|a| !a.starts_with('-'));
@@ -155,14 +155,18 @@ fn answers(model: &Model) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// The medians; percentages are medians too, of what each answer had of the free one beside it.
 fn table(ways: &[Way]) {
     let [name, tokens, characters] = ["", "tokens/s", "characters/s"];
     println!("\n{name:<20}{tokens:>12}{:>8}{characters:>16}", "");
-    let middle = |way: &Way, i: usize| median(way.rates.iter().map(|r| r[i]));
-    let free = [0, 1].map(|i| middle(&ways[0], i));
     for way in ways {
-        let [tokens, characters] = [0, 1].map(|i| middle(way, i));
-        let [t, c] = [tokens / free[0], characters / free[1]].map(|r| 100.0 * r);
+        let middle = |i: usize| median(way.rates.iter().map(|r| r[i]));
+        let beside = |i: usize| {
+            let pairs = way.rates.iter().zip(&ways[0].rates);
+            100.0 * median(pairs.map(|(a, b)| a[i] / b[i]))
+        };
+        let (t, c) = (beside(0), beside(1));
+        let [tokens, characters] = [0, 1].map(middle);
         let name = way.name;
         println!("{name:<20}{tokens:>12.1}{t:>6.1} %{characters:>16.0}{c:>6.0} %");
     }
@@ -179,7 +183,7 @@ fn answer(model: &Model, grammar: Option<Grammar>) -> Result<[f64; 2], Box<dyn E
     options.sampling.logit_bias.extend(never);
     let mut session = model.session()?;
     let reply = session.send(
-        "Tell me what you measured today, at length.",
+        "Describe at length what a weather station measures.",
         &options,
         &mut |_| (),
     )?;

@@ -115,22 +115,23 @@ impl Chooser {
 /// Makes the logits of tokens that a mask does not allow minus infinity.
 fn forbid(row: &mut [f32], mask: Option<&[u32]>) {
     let Some(mask) = mask else { return };
-    for (part, word) in row
-        .chunks_mut(32)
-        .zip(mask.iter().chain(std::iter::repeat(&0)))
-    {
-        match *word {
+    let (whole, rest) = row.as_chunks_mut::<32>();
+    let mut words = mask.iter().copied().chain(std::iter::repeat(0));
+    for (part, word) in whole.iter_mut().zip(&mut words) {
+        match word {
             u32::MAX => {}
             0 => part.fill(f32::NEG_INFINITY),
-            word => {
-                let forbidden = |(bit, logit): (usize, &mut f32)| {
-                    if word & (1 << bit) == 0 {
-                        *logit = f32::NEG_INFINITY;
-                    }
-                };
-                part.iter_mut().enumerate().for_each(forbidden);
-            }
+            word => forbid_some(part, word),
         }
+    }
+    forbid_some(rest, words.next().unwrap_or(0));
+}
+
+/// The same of up to 32 logits and their word. Without a branch, so that it is done to several at once.
+fn forbid_some(part: &mut [f32], word: u32) {
+    for (bit, logit) in part.iter_mut().enumerate() {
+        let allowed = word & (1 << bit) != 0;
+        *logit = if allowed { *logit } else { f32::NEG_INFINITY };
     }
 }
 

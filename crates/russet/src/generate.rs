@@ -195,7 +195,9 @@ impl<'a> Steps<'a> {
         chooser.begin(engine.history());
         // Logits of tokens that are not sampled would be missing.
         let jumps = options.record == Record::None && options.forced.is_empty();
-        let guide = options.constraint.as_ref().map(|g| Guide::new(g, jumps));
+        let threads = engine.threads();
+        let guide = options.constraint.as_ref();
+        let guide = guide.map(|g| Guide::new(g, threads, jumps));
         Ok(Self {
             engine,
             chooser,

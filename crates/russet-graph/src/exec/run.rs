@@ -152,6 +152,11 @@ impl Executor {
         &self.plan
     }
 
+    /// The threads it runs on.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// Memory held between calls, in bytes, without states and constants.
     pub fn size(&self) -> usize {
         self.slots

@@ -11,6 +11,9 @@ use super::Token;
 /// Elements that are widened at once.
 const BLOCK: usize = 1024;
 
+/// Maxima that are kept side by side: each takes every so manieth number.
+const LANES: usize = 32;
+
 /// A number for each entry of the vocabulary, in the kind that the model makes.
 #[derive(Clone, Copy, Debug)]
 pub enum Logits<'a> {
@@ -62,16 +65,11 @@ impl<'a> Logits<'a> {
 
     /// Calls `f` with the logits, some at a time, and the token of the first of them.
     pub fn blocks(&self, mut f: impl FnMut(Token, &[f32])) {
-        let mut wide = [0.0; BLOCK];
-        for start in (0..self.len()).step_by(BLOCK) {
-            let end = self.len().min(start + BLOCK);
-            let part = &mut wide[..end - start];
-            match self {
-                Self::F32(x) => part.copy_from_slice(&x[start..end]),
-                Self::F16(x) => x[start..end].convert_to_f32_slice(part),
-                Self::Bf16(x) => x[start..end].convert_to_f32_slice(part),
-            }
-            f(start as Token, part);
+        let starts = (0..).step_by(BLOCK);
+        match self {
+            Self::F32(x) => starts.zip(x.chunks(BLOCK)).for_each(|(at, p)| f(at, p)),
+            Self::F16(x) => widened(x.chunks(BLOCK), f, |p, wide| p.convert_to_f32_slice(wide)),
+            Self::Bf16(x) => widened(x.chunks(BLOCK), f, |p, wide| p.convert_to_f32_slice(wide)),
         }
     }
 
@@ -92,7 +90,7 @@ impl<'a> Logits<'a> {
     /// The largest number; minus infinity for an empty row, and where all are NaN.
     pub fn max(&self) -> f32 {
         let mut max = f32::NEG_INFINITY;
-        self.blocks(|_, part| max = part.iter().fold(max, |m, l| m.max(*l)));
+        self.blocks(|_, part| max = max.max(largest(part)));
         max
     }
 
@@ -100,7 +98,7 @@ impl<'a> Logits<'a> {
     pub fn argmax(&self) -> Token {
         let mut best = (f32::NEG_INFINITY, 0);
         self.blocks(|start, part| {
-            let max = part.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
+            let max = largest(part);
             if max > best.0 {
                 let at = part.iter().position(|l| *l == max).unwrap_or(0);
                 best = (max, start + at as Token);
@@ -108,6 +106,36 @@ impl<'a> Logits<'a> {
         });
         best.1
     }
+}
+
+/// Calls `f` with parts of a row, made wider, and with their first token.
+fn widened<'a, T: 'a>(
+    parts: impl Iterator<Item = &'a [T]>,
+    mut f: impl FnMut(Token, &[f32]),
+    widen: impl Fn(&[T], &mut [f32]),
+) {
+    let mut wide = [0.0; BLOCK];
+    for (start, part) in (0..).step_by(BLOCK).zip(parts) {
+        let wide = &mut wide[..part.len()];
+        widen(part, wide);
+        f(start, wide);
+    }
+}
+
+/// The largest number; minus infinity where there is none but NaN. Lane by lane, which `f32::max` in one chain is not.
+fn largest(row: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let (whole, rest) = row.as_chunks::<LANES>();
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for chunk in whole {
+        for (lane, l) in lanes.iter_mut().zip(chunk) {
+            *lane = larger(*lane, *l);
+        }
+    }
+    lanes
+        .into_iter()
+        .chain(rest.iter().copied())
+        .fold(f32::NEG_INFINITY, larger)
 }
 
 #[cfg(test)]

@@ -102,6 +102,9 @@ pub trait Engine: Send {
     /// Bytes of caches and other states that this engine holds.
     fn state_bytes(&self) -> usize;
 
+    /// Threads that it computes with, the calling one among them.
+    fn threads(&self) -> usize;
+
     /// Everything that must be kept to go on from here later.
     fn snapshot(&self) -> Snapshot;
 
@@ -140,6 +143,9 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
     }
     fn state_bytes(&self) -> usize {
         (**self).state_bytes()
+    }
+    fn threads(&self) -> usize {
+        (**self).threads()
     }
     fn snapshot(&self) -> Snapshot {
         (**self).snapshot()

@@ -404,6 +404,10 @@ impl Engine for SequentialEngine {
         }
     }
 
+    fn threads(&self) -> usize {
+        self.executor.pool().threads()
+    }
+
     fn state_bytes(&self) -> usize {
         self.states.size()
     }

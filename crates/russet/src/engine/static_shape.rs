@@ -424,6 +424,10 @@ impl Engine for StaticShapeEngine {
         }
     }
 
+    fn threads(&self) -> usize {
+        self.ladder.pool().threads()
+    }
+
     fn state_bytes(&self) -> usize {
         self.states.as_ref().map_or(0, |h| h.states.size())
     }

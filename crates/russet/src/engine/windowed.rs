@@ -167,6 +167,10 @@ impl<E: Engine> Engine for Windowed<E> {
         self.engine.state_bytes()
     }
 
+    fn threads(&self) -> usize {
+        self.engine.threads()
+    }
+
     fn snapshot(&self) -> Snapshot {
         let window = [self.window.size, self.window.sinks];
         let own = self.window.forgotten(self.history.len()) > 0;

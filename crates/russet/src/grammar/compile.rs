@@ -230,7 +230,7 @@ fn schema_grammar(
     };
     let whitespace = match options.whitespace {
         0 => json!({"whitespace_flexible": false}),
-        n => json!({"whitespace_pattern": format!("[ \\t\\n\\r]{{1,{n}}}")}),
+        n => json!({"whitespace_pattern": format!("[ \\t]|\\r?\\n[ \\t]{{0,{}}}", n - 1)}),
     };
     schema["x-guidance"] = whitespace;
     schema["x-guidance"]["json_allow_general_unicode_escapes"] = json!(true);

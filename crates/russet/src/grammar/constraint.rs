@@ -27,8 +27,8 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JsonOptions {
-    /// The most characters of white space between two tokens of JSON; 0 for compact JSON. Unbounded white space lets a model
-    /// write line ends until its limit.
+    /// White space between two tokens of JSON: one space or tab, or one line break and fewer than this many spaces or tabs behind
+    /// it; 0 for compact JSON. Where white space is unbounded, models write line breaks until their limit.
     pub whitespace: usize,
     /// Refuse keywords that can only be checked when a value is whole: such a check may find that nothing can follow.
     pub strict: bool,
@@ -40,7 +40,7 @@ pub struct JsonOptions {
 impl Default for JsonOptions {
     fn default() -> Self {
         Self {
-            whitespace: 16,
+            whitespace: 32,
             strict: false,
             other_forms: true,
         }

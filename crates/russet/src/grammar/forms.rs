@@ -2,6 +2,7 @@
 //! zero, and reads a slash where a slash is escaped; the text and its checks have what was written.
 
 use super::exponent::Place;
+use super::has;
 use super::matcher::Matcher;
 use super::vocabulary::Vocabulary;
 
@@ -276,11 +277,6 @@ impl Matcher {
         let whole = is_integer && self.parser.is_accepting().unwrap_or(false);
         forms.amend(mask, stands, whole);
     }
-}
-
-fn has(mask: &[u32], token: u32) -> bool {
-    let word = mask.get(token as usize / 32);
-    word.is_some_and(|w| w >> (token % 32) & 1 == 1)
 }
 
 fn set(mask: &mut [u32], token: u32, on: bool) {

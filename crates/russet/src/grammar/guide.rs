@@ -2,7 +2,11 @@
 
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
-use std::thread;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use russet_kernels::machine::cpus;
 
 use super::error::GrammarError;
 use super::{Grammar, Mask, Matcher};
@@ -13,8 +17,11 @@ const PATIENCE: usize = 8;
 
 /// Follows one answer.
 pub(crate) struct Guide {
-    matcher: Matcher,
+    matcher: Arc<Mutex<Matcher>>,
     mask: Vec<u32>,
+    /// Makes masks while the model runs, where the model leaves a core for it. Where it does not, its threads would wait for a mask
+    /// all the same, and for the system to change threads besides: the mask is then made when the model has run.
+    helper: Option<Helper>,
     /// What the mask says; nothing where it is of an earlier token.
     ready: Option<Mask>,
     /// Tokens that must come, which the matcher has taken.
@@ -25,10 +32,12 @@ pub(crate) struct Guide {
 }
 
 impl Guide {
-    /// A guide for an answer; with `jumps` it says tokens that must come.
-    pub(crate) fn new(grammar: &Grammar, jumps: bool) -> Self {
+    /// A guide for an answer of a model that computes with so many threads; with `jumps` it says tokens that must come.
+    pub(crate) fn new(grammar: &Grammar, threads: usize, jumps: bool) -> Self {
+        let matcher = Arc::new(Mutex::new(grammar.matcher()));
         let mut guide = Self {
-            matcher: grammar.matcher(),
+            helper: (threads < cpus()).then(|| Helper::new(matcher.clone())),
+            matcher,
             mask: vec![0; grammar.vocabulary().mask_words()],
             ready: None,
             certain: VecDeque::new(),
@@ -53,16 +62,15 @@ impl Guide {
         left: Option<usize>,
         model: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let (matcher, mask) = (&mut self.matcher, &mut self.mask);
-        let fill = move || match left {
-            Some(left) => matcher.fill_mask_within(mask, left),
-            None => matcher.fill_mask(mask),
+        let Some(helper) = &mut self.helper else {
+            let ran = model()?;
+            self.ready = Some(fill(&mut held(&self.matcher), &mut self.mask, left)?);
+            return Ok(ran);
         };
-        let (ran, ready) = thread::scope(|scope| {
-            let filled = scope.spawn(fill);
-            let ran = model();
-            (ran, filled.join().unwrap_or_else(|p| resume_unwind(p)))
-        });
+        helper.begin(std::mem::take(&mut self.mask), left);
+        let ran = model();
+        let (mask, ready) = helper.wait();
+        self.mask = mask;
         let ran = ran?;
         self.ready = Some(ready?);
         Ok(ran)
@@ -86,8 +94,9 @@ impl Guide {
         token: Token,
         left: Option<usize>,
     ) -> Result<bool, GrammarError> {
+        let mut matcher = held(&self.matcher);
         let fits = match left {
-            Some(left) => self.matcher.can_end_after(token, left)?,
+            Some(left) => matcher.can_end_after(token, left)?,
             None => true,
         };
         if fits {
@@ -99,7 +108,7 @@ impl Guide {
             *word &= !(1 << (token % 32));
         }
         if self.refused >= PATIENCE || self.mask.iter().all(|w| *w == 0) {
-            self.matcher.fill_way_out(&mut self.mask)?;
+            matcher.fill_way_out(&mut self.mask)?;
         }
         Ok(false)
     }
@@ -110,7 +119,8 @@ impl Guide {
     /// [`GrammarError::Rejected`] where it was not allowed.
     pub(crate) fn accept(&mut self, token: Token) -> Result<(), GrammarError> {
         self.ready = None;
-        if !self.matcher.accept(token)? {
+        let finished = held(&self.matcher).accept(token)?;
+        if !finished {
             self.jump();
         }
         Ok(())
@@ -121,11 +131,82 @@ impl Guide {
         if !self.jumps {
             return;
         }
-        for token in self.matcher.jump_forward().tokens {
-            if self.matcher.accept(token).is_err() {
+        let mut matcher = held(&self.matcher);
+        for token in matcher.jump_forward().tokens {
+            if matcher.accept(token).is_err() {
                 return;
             }
             self.certain.push_back(token);
+        }
+    }
+}
+
+/// The matcher, which nobody else has: the helper only while the model runs.
+fn held(matcher: &Mutex<Matcher>) -> MutexGuard<'_, Matcher> {
+    matcher.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn fill(
+    matcher: &mut Matcher,
+    mask: &mut [u32],
+    left: Option<usize>,
+) -> Result<Mask, GrammarError> {
+    match left {
+        Some(left) => matcher.fill_mask_within(mask, left),
+        None => matcher.fill_mask(mask),
+    }
+}
+
+/// A mask to be made, and how many tokens may still come.
+type Order = (Vec<u32>, Option<usize>);
+/// A mask that is made.
+type Made = (Vec<u32>, Result<Mask, GrammarError>);
+
+/// A thread that makes masks, one at a time. It ends with its owner.
+struct Helper {
+    orders: SyncSender<Order>,
+    made: Receiver<Made>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Helper {
+    fn new(matcher: Arc<Mutex<Matcher>>) -> Self {
+        let (orders, ordered) = sync_channel::<Order>(1);
+        let (done, made) = sync_channel(1);
+        let thread = thread::spawn(move || {
+            for (mut mask, left) in ordered {
+                let ready = fill(&mut held(&matcher), &mut mask, left);
+                if done.send((mask, ready)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            orders,
+            made,
+            thread: Some(thread),
+        }
+    }
+
+    fn begin(&self, mask: Vec<u32>, left: Option<usize>) {
+        // Where nobody listens any more, `wait` says why.
+        let _ = self.orders.send((mask, left));
+    }
+
+    /// The mask that was begun.
+    fn wait(&mut self) -> Made {
+        if let Ok(made) = self.made.recv() {
+            return made;
+        }
+        let ended = self.thread.take().map(JoinHandle::join);
+        match ended {
+            Some(Err(panic)) => resume_unwind(panic),
+            _ => (
+                Vec::new(),
+                Err(GrammarError::Limit(
+                    "the thread that makes masks has ended".into(),
+                )),
+            ),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use llguidance::Matcher as Parser;
 use llguidance::api::StopReason;
 
+use super::close::Exit;
 use super::compile::Compiled;
 use super::error::GrammarError;
 use super::exponent::Place;
@@ -50,8 +51,8 @@ pub struct Matcher {
     text: Vec<u8>,
     /// An end token has been accepted, which the parser has not been told.
     ended: bool,
-    /// The way to an end that was found last.
-    pub(super) way: Option<Vec<u32>>,
+    /// The way to an end, as far as it is known.
+    pub(super) exit: Exit,
 }
 
 impl std::fmt::Debug for Matcher {
@@ -78,7 +79,7 @@ impl Matcher {
             told: Vec::new(),
             text: Vec::new(),
             ended: false,
-            way: None,
+            exit: Exit::default(),
         }
     }
 
@@ -128,12 +129,9 @@ impl Matcher {
             Err(_) => return Err(self.failure()),
         };
         let words = allowed.as_slice();
-        for (to, from) in mask
-            .iter_mut()
-            .zip(words.iter().chain(std::iter::repeat(&0)))
-        {
-            *to = *from;
-        }
+        let (head, tail) = mask.split_at_mut(words.len().min(needed));
+        head.copy_from_slice(&words[..head.len()]);
+        tail.fill(0);
         self.amend(mask);
         if let Some(stream) = &mut self.stream {
             stream.filter(mask, &self.vocabulary);
@@ -256,6 +254,16 @@ impl Matcher {
         Ok(self.is_finished())
     }
 
+    /// Whether a token that is no end token may come, without a mask.
+    pub(super) fn may_come(&mut self, token: u32) -> bool {
+        let vocabulary = self.vocabulary.clone();
+        let bytes = vocabulary.env.trie.token(token);
+        let stream = |s: &mut Stream| s.prefix(bytes) == bytes.len();
+        matches!(self.told(token), Ok(Some(_)))
+            && self.numbers.is_none_or(|p| p.after(bytes).is_some())
+            && self.stream.as_mut().is_none_or(stream)
+    }
+
     /// Undoes a token that a check forbids after all.
     fn take_back(&mut self, token: u32) -> Result<bool, GrammarError> {
         if let Some(stream) = &mut self.stream {
@@ -337,7 +345,7 @@ impl Matcher {
         self.text.clear();
         self.ended = false;
         self.numbers = self.compiled.is_json.then(Place::default);
-        self.way = None;
+        self.exit = Exit::default();
     }
 
     /// What must come next, if anything must. The tokens may be accepted one by one and fed to the model together, unsampled.

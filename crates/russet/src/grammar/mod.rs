@@ -55,6 +55,12 @@ fn word_bits(word: u32) -> impl Iterator<Item = u32> {
     words.map(u32::trailing_zeros)
 }
 
+/// Whether a token is in a mask.
+fn has(mask: &[u32], token: u32) -> bool {
+    let word = mask.get(token as usize / 32);
+    word.is_some_and(|w| w >> (token % 32) & 1 == 1)
+}
+
 /// The tokens of a mask, in order.
 fn bits(mask: &[u32]) -> impl Iterator<Item = u32> {
     let words = (0u32..).zip(mask);

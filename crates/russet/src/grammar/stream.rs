@@ -12,10 +12,12 @@ pub(super) struct Stream {
     watch: Watch,
     text: Vec<u8>,
     state: State,
+    /// Where looks ahead are made: a mask is thousands of them, and its memory is used again.
+    ahead: State,
 }
 
 /// A place in JSON.
-#[derive(Clone, Debug)]
+#[derive(Debug, Default)]
 struct State {
     mode: Mode,
     open: Vec<Open>,
@@ -26,9 +28,10 @@ struct State {
 }
 
 /// What comes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mode {
     /// Not JSON; a value comes after the marker.
+    #[default]
     Outside,
     Value,
     /// A number or a word.
@@ -50,7 +53,6 @@ enum Mode {
 struct Open {
     from: usize,
     set: Set,
-    name: Option<String>,
     count: usize,
     is_array: bool,
     constants: bool,
@@ -63,42 +65,55 @@ impl Stream {
             watch,
             text: Vec::new(),
             state,
+            ahead: State::default(),
         }
     }
 
     /// Reads on; where a check fails, `false`, and nothing is read.
     pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
-        let mut state = self.state.clone();
         let held = self.text.len();
+        let mut state = self.look();
         let fits = self.read(&mut state, bytes) == bytes.len();
         if fits {
-            self.state = state;
+            std::mem::swap(&mut self.state, &mut state);
         } else {
             self.text.truncate(held);
         }
+        self.ahead = state;
         fits
     }
 
     /// How many bytes may follow.
     pub(super) fn prefix(&mut self, bytes: &[u8]) -> usize {
-        let held = self.text.len();
-        let mut state = self.state.clone();
-        let read = self.read(&mut state, bytes);
-        self.text.truncate(held);
-        read
+        self.looking(|this, state| this.read(state, bytes))
     }
 
     /// How many tokens may follow.
     pub(super) fn whole_tokens(&mut self, tokens: &[u32], vocabulary: &Vocabulary) -> usize {
+        self.looking(|this, state| {
+            let mut fits = |t: &&u32| {
+                let bytes = vocabulary.env.trie.token(**t);
+                this.read(state, bytes) == bytes.len()
+            };
+            tokens.iter().take_while(|t| fits(t)).count()
+        })
+    }
+
+    /// The place that the text has come to, to go on from.
+    fn look(&mut self) -> State {
+        let mut state = std::mem::take(&mut self.ahead);
+        state.clone_from(&self.state);
+        state
+    }
+
+    /// Reads on for a moment.
+    fn looking<T>(&mut self, read: impl FnOnce(&mut Self, &mut State) -> T) -> T {
         let held = self.text.len();
-        let mut state = self.state.clone();
-        let mut fits = |t: &&u32| {
-            let bytes = vocabulary.env.trie.token(**t);
-            self.read(&mut state, bytes) == bytes.len()
-        };
-        let count = tokens.iter().take_while(|t| fits(t)).count();
+        let mut state = self.look();
+        let result = read(self, &mut state);
         self.text.truncate(held);
-        count
+        self.ahead = state;
+        result
     }
 
     fn read(&mut self, state: &mut State, bytes: &[u8]) -> usize {
@@ -138,24 +153,22 @@ impl Stream {
 
     /// Whether the text may end, or the number or word at its end, after these bytes.
     pub(super) fn may_end_after(&mut self, bytes: &[u8]) -> bool {
-        let held = self.text.len();
-        let mut state = self.state.clone();
-        let read = self.read(&mut state, bytes) == bytes.len();
-        let plain = state.mode == Mode::Plain;
-        let fits = read && (!plain || state.finish(&self.watch, &self.text, self.text.len()));
-        self.text.truncate(held);
-        fits
+        self.looking(|this, state| {
+            let read = this.read(state, bytes) == bytes.len();
+            let plain = state.mode == Mode::Plain;
+            read && (!plain || state.finish(&this.watch, &this.text, this.text.len()))
+        })
     }
 
     /// Takes from a mask the tokens that a check forbids.
     pub(super) fn filter(&mut self, mask: &mut [u32], vocabulary: &Vocabulary) {
+        let constants = self.state.open.last().is_some_and(|o| o.constants);
+        // Only what ends a value, a name or another token can be wrong, unless the values are some constants.
         let only = match self.state.mode {
             Mode::Outside => return,
-            // In a string only its end can be wrong, unless it is one of some constants.
-            Mode::Text { .. } if !self.state.open.last().is_some_and(|o| o.constants) => {
-                Some(vocabulary.quoting())
-            }
-            _ => None,
+            _ if constants => None,
+            Mode::Text { .. } => Some(vocabulary.quoting()),
+            _ => Some(vocabulary.ending()),
         };
         for (i, word) in mask.iter_mut().enumerate() {
             let some = only.map_or(u32::MAX, |o| o.get(i).copied().unwrap_or(0));
@@ -177,6 +190,21 @@ impl Stream {
 
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
+}
+
+impl Clone for State {
+    fn clone(&self) -> Self {
+        let mut new = Self::default();
+        new.clone_from(self);
+        new
+    }
+
+    fn clone_from(&mut self, from: &Self) {
+        self.mode = from.mode;
+        self.open.clone_from(&from.open);
+        self.from = from.from;
+        self.set.clone_from(&from.set);
+    }
 }
 
 impl State {
@@ -247,7 +275,6 @@ impl State {
                 self.open.push(Open {
                     from: self.from,
                     set,
-                    name: None,
                     count: 0,
                     is_array,
                     constants,
@@ -290,7 +317,6 @@ impl State {
             .may_become(&open.set, &Unfinished::Name(&name, open.count));
         self.set = watch.checks.member(&open.set, &name);
         open.count += 1;
-        open.name = Some(name);
         fits
     }
 

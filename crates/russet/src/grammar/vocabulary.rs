@@ -12,6 +12,7 @@ use llguidance::toktrie::{INVALID_TOKEN, TokEnv, TokRxInfo, TokTrie, TokenizerEn
 use serde_json::Value;
 
 use super::cache::Cache;
+use super::close::Leads;
 use super::error::GrammarError;
 use super::forms::Forms;
 use crate::tokenizer::Tokenizer;
@@ -30,8 +31,10 @@ pub struct Vocabulary {
     pub(super) ends: Vec<u32>,
     width: usize,
     quoting: OnceLock<Vec<u32>>,
+    ending: OnceLock<Vec<u32>>,
     exponents: OnceLock<Vec<u32>>,
     forms: OnceLock<Forms>,
+    leads: OnceLock<Leads>,
 }
 
 impl std::fmt::Debug for Vocabulary {
@@ -83,8 +86,10 @@ impl Vocabulary {
             ends,
             width: logits,
             quoting: OnceLock::new(),
+            ending: OnceLock::new(),
             exponents: OnceLock::new(),
             forms: OnceLock::new(),
+            leads: OnceLock::new(),
         }))
     }
 
@@ -115,15 +120,40 @@ impl Vocabulary {
 
     /// The tokens with a quotation mark in them, as a mask.
     pub(super) fn quoting(&self) -> &[u32] {
-        self.quoting.get_or_init(|| {
-            let mut mask = vec![0u32; self.mask_words()];
-            for (i, word) in mask.iter_mut().enumerate() {
-                let first = i as u32 * 32;
-                let quotes = |bit: &u32| self.bytes(first + bit).contains(&b'"');
-                *word = (0..32).filter(quotes).fold(0, |w, bit| w | 1 << bit);
+        self.quoting
+            .get_or_init(|| self.mask_of(|bytes| bytes.contains(&b'"')))
+    }
+
+    /// The tokens that may end something in JSON outside a string, as a mask, and those that end a turn: all without a bracket, a comma,
+    /// white space, and a quotation mark but as their first byte, are left out.
+    pub(super) fn ending(&self) -> &[u32] {
+        self.ending.get_or_init(|| {
+            let ends = |b: &u8| b",[]{} \n\r\t".contains(b);
+            let mut mask = self.mask_of(|bytes| {
+                bytes.iter().any(ends) || bytes.iter().skip(1).any(|b| *b == b'"')
+            });
+            for end in &self.ends {
+                if let Some(word) = mask.get_mut(*end as usize / 32) {
+                    *word |= 1 << (end % 32);
+                }
             }
             mask
         })
+    }
+
+    /// The tokens whose bytes are so.
+    fn mask_of(&self, is: impl Fn(&[u8]) -> bool) -> Vec<u32> {
+        let mut mask = vec![0u32; self.mask_words()];
+        for (word, first) in mask.iter_mut().zip((0u32..).step_by(32)) {
+            let set = (0..32).filter(|bit| is(self.bytes(first + bit)));
+            *word = set.fold(0, |w, bit| w | 1 << bit);
+        }
+        mask
+    }
+
+    /// The tokens that lead to an end.
+    pub(super) fn leads(&self) -> &Leads {
+        self.leads.get_or_init(|| Leads::new(self))
     }
 
     /// The tokens that other forms of the same JSON are written with.

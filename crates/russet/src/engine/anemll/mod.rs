@@ -232,6 +232,10 @@ impl Engine for AnemllEngine {
         }
     }
 
+    fn threads(&self) -> usize {
+        self.chain.pool.threads()
+    }
+
     fn state_bytes(&self) -> usize {
         self.states.size()
     }

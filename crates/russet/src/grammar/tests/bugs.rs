@@ -12,6 +12,7 @@ fn white_space_is_bounded() {
         json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}),
     );
     assert!(takes(&grammar, "{\n  \"a\": 1\n}"));
+    assert!(!takes(&grammar, "{\n\n\"a\": 1}") && !takes(&grammar, "{\"a\":  1}"));
     assert!(!takes(
         &grammar,
         &format!("{{{}\"a\": 1}}", "\n".repeat(60))
