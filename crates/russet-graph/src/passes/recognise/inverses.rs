@@ -23,36 +23,54 @@ pub(super) fn by_doubling(sight: &Sight<'_>, node: &Node) -> Option<Patch> {
     };
     difference(id)?;
     let n = usize::try_from(sight.width(id)?).ok()?;
+    let identity = |x| sight.repeats(x, n, |row, column| row == column);
     let (mut x, mut lower, mut block) = (id, None, n.checked_next_power_of_two()?);
     while block > 1 {
         block /= 2;
         let [before, away] = difference(x)?;
+        x = sight.regrouped(before, n);
         // The first X is the identity, with which nothing needs to be multiplied.
         let plain = (block == 1).then_some(away);
-        let masked = sight.between(away, before).or(plain)?;
-        let of = sight.masked(masked, n, block)?;
+        let is_x = |id| sight.regrouped(id, n) == x || block == 1 && identity(id);
+        let masked = sight.between(sight.regrouped(away, n), is_x).or(plain)?;
+        let of = sight.masked(sight.regrouped(masked, n), n, block)?;
         if *lower.get_or_insert(of) != of {
             return None;
         }
-        x = before;
     }
     let lower = lower?;
+    // As many matrices: so nothing was repeated on the way, and their order has stayed.
     let fits = sight.shape(lower)? == sight.shape(id)? && sight.dtype(lower) == sight.dtype(id);
-    let whole = fits && sight.repeats(x, n, |row, column| row == column);
+    let whole = fits && identity(x);
     whole.then(|| Patch::new(sight).finish(UnitLowerInverse, &[lower], node))
 }
 
 impl Sight<'_> {
+    /// Matrices `[n, n]` before the axes in front of them were grouped anew.
+    fn regrouped(&self, mut id: ValueId, n: usize) -> ValueId {
+        let square = [Dim::from(n), Dim::from(n)];
+        let is_square = |id| self.shape(id).is_some_and(|s| s.ends_with(&square));
+        let regroups =
+            |op: &Op| matches!(op, Op::Reshape(_) | Op::ExpandDims(_) | Op::ShrinkDims(_));
+        while let Some(node) = self.made_by(id, regroups) {
+            match node.inputs.first() {
+                Some(&from) if is_square(from) && is_square(id) => id = from,
+                _ => break,
+            }
+        }
+        id
+    }
+
     /// What stands between two `x` in a product of three.
-    fn between(&self, id: ValueId, x: ValueId) -> Option<ValueId> {
+    fn between(&self, id: ValueId, is_x: impl Fn(ValueId) -> bool) -> Option<ValueId> {
         let [a, b] = self.pair(id, Pair::Product)?;
         let left = || {
             let [first, middle] = self.pair(a, Pair::Product)?;
-            (first == x && b == x).then_some(middle)
+            (is_x(first) && is_x(b)).then_some(middle)
         };
         let right = || {
             let [middle, last] = self.pair(b, Pair::Product)?;
-            (a == x && last == x).then_some(middle)
+            (is_x(a) && is_x(last)).then_some(middle)
         };
         left().or_else(right)
     }

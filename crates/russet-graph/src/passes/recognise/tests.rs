@@ -481,6 +481,8 @@ enum Doubling {
     Short,
     /// Masks that choose.
     Chosen,
+    /// Heads and one more axis for the differences, one axis of both for the products.
+    Grouped,
     /// A place of a mask that is 1 and should not be.
     WrongBit,
     /// Something else than the identity.
@@ -530,7 +532,7 @@ fn mask(b: &mut Body, kind: Doubling, n: usize, block: usize) -> ValueId {
 }
 
 fn identity(b: &mut Body, kind: Doubling, shape: &[usize]) -> ValueId {
-    let (n, wrong) = (shape[2], kind == Doubling::WrongStart);
+    let (n, wrong) = (shape[shape.len() - 1], kind == Doubling::WrongStart);
     let one = |row, column| row == column && !(wrong && row == 2);
     match kind {
         Doubling::Repeated => {
@@ -563,6 +565,17 @@ fn level(b: &mut Body, kind: Doubling, (x, lower): (ValueId, ValueId), block: us
         b.product(x, right)
     } else if kind == Doubling::Short && block == 1 {
         masked
+    } else if kind == Doubling::Grouped {
+        let n = shape[2];
+        let [start, masked] = [x, masked].map(|v| b.reshaped(v, &[1, 2, n, n]));
+        let start = if block == 1 {
+            identity(b, kind, &[1, 2, n, n])
+        } else {
+            start
+        };
+        let left = b.product(start, masked);
+        let away = b.product(left, start);
+        b.reshaped(away, &shape)
     } else {
         let left = b.product(x, masked);
         b.product(left, x)
@@ -605,7 +618,7 @@ fn inverses_by_block_doubling() {
     ] {
         assert_eq!(doubled(kind, n), ["broadcasting_mul", "unit_lower_inverse"]);
     }
-    for kind in [Short, Chosen] {
+    for kind in [Short, Chosen, Grouped] {
         assert_eq!(doubled(kind, 4), ["broadcasting_mul", "unit_lower_inverse"]);
     }
     for kind in [WrongBit, WrongStart, Shallow, Unordered, Other, Added] {
