@@ -400,12 +400,14 @@ class Experts(Case):
         return (inner @ wide[2].T).T[None, :, None].astype(np.float16)
 
     def build(self, operands):
+        # The weights come first, as in packages: products before them cannot leave anything out.
+        route = mb.expand_dims(x=mb.relu(x=operands["route"]), axes=[-1])
         gate, up, down = (w.build({}) for w in self.weights)
         gate, up = (mb.conv(x=operands["x"], weight=w, pad_type="valid") for w in (gate, up))
         inner = mb.mul(x=mb.silu(x=gate), y=up)
         inner = mb.transpose(x=mb.squeeze(x=inner, axes=[2]), perm=[0, 2, 1])
         inner = mb.reshape(x=inner, shape=[1, self.TOKENS, self.COUNT, self.WIDTH])
-        inner = mb.mul(x=inner, y=mb.expand_dims(x=mb.relu(x=operands["route"]), axes=[-1]))
+        inner = mb.mul(x=inner, y=route)
         inner = mb.reshape(x=inner, shape=[1, self.TOKENS, self.COUNT * self.WIDTH])
         inner = mb.expand_dims(x=mb.transpose(x=inner, perm=[0, 2, 1]), axes=[2])
         return mb.conv(x=inner, weight=down, pad_type="valid")
@@ -439,7 +441,7 @@ def experts():
     for bits, down, across in ((4, 8, 0), (6, 0, 0), (4, 0, 32), (2, 0, 16), (8, 16, 0), (3, 8, 0), (1, 8, 0)):
         yield Experts(palette(bits, down, across))
     yield Experts(palette(4, 8, 0, vector=2))
-    for bits, across, signed, offset in ((4, 32, True, False), (4, 16, False, True), (8, 0, True, False), (8, 32, False, True)):
+    for bits, across, signed, offset in ((4, 32, True, False), (4, 16, False, True), (8, 0, True, False), (8, 32, True, False)):
         yield Experts(blocks(bits, across, signed, offset))
 
 

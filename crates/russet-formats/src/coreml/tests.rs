@@ -154,10 +154,8 @@ fn recorded(name: &str, part: &str) -> Vec<(String, Tensor)> {
 #[test]
 fn fast_plans_find_what_programs_spell_out() {
     for (name, step, count) in FOUND {
-        let options = PlanOptions {
-            precision: Precision::Fast,
-            ..PlanOptions::default()
-        };
+        let mut options = PlanOptions::default();
+        options.precision = Precision::Fast;
         let plan = Plan::build(&Package::read(name).module(), "main", &options).unwrap();
         let steps: Vec<&str> = plan.steps().map(|s| s.name).collect();
         let found = steps.iter().filter(|s| **s == step).count();
