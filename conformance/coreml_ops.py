@@ -344,8 +344,109 @@ def sparse():
                    fixed=("nonzero_data", "mask"))
 
 
+class Doubled(Case):
+    """The inverse of a unit lower triangular matrix by block doubling, as packages of the chunked delta rule spell it."""
+
+    def __init__(self, lower, start, turned):
+        size = lower.shape[-1]
+        unit = np.tril(lower.astype(np.float64), -1) + np.eye(size)
+        super().__init__("inverse", np.linalg.inv(unit).astype(lower.dtype), x=lower)
+        self.start, self.turned = start, turned
+
+    def build(self, operands):
+        x, kind = operands["x"], self.inputs["x"].dtype
+        heads, size = x.shape[0], x.shape[-1]
+        index = np.arange(size)
+        eye = np.eye(size, dtype=kind)[None]
+        inverse = mb.tile(x=eye, reps=[heads, 1, 1]) if self.start == "tile" else np.repeat(eye, heads, axis=0)
+        block = 1
+        while block < size:
+            at = index // block
+            mask = ((at[:, None] % 2 == 1) & (at[None] == at[:, None] - 1)).astype(kind)
+            masked = mb.mul(x=mask, y=x) if self.turned else mb.mul(x=x, y=mask)
+            if self.turned:
+                away = mb.matmul(x=inverse, y=mb.matmul(x=masked, y=inverse))
+            else:
+                away = mb.matmul(x=mb.matmul(x=inverse, y=masked), y=inverse)
+            inverse = mb.sub(x=inverse, y=away)
+            block *= 2
+        return inverse
+
+
+def doubling():
+    for kind in (np.float32, np.float16):
+        for size in (16, 12):
+            for start, turned in (("const", False), ("tile", True)):
+                yield Doubled(floats(3, size, size, low=-0.25, high=0.25, kind=kind), start, turned)
+
+
+class Experts(Case):
+    """A mixture of experts that is evaluated densely, its three matrices compressed; the weights of some experts are zero."""
+
+    HIDDEN, COUNT, WIDTH, TOKENS = 32, 5, 32, 3
+
+    def __init__(self, matrix):
+        inner = self.COUNT * self.WIDTH
+        self.weights = [matrix(rows, columns) for rows, columns in ((inner, self.HIDDEN),) * 2 + ((self.HIDDEN, inner),)]
+        x = floats(1, self.HIDDEN, 1, self.TOKENS, low=-1, high=1, kind=np.float16)
+        route = np.float16([[0.5, -1, 0.25, -2, -1], [-1, -1, -1, -1, 1], [-0.5, 0.75, 0.5, -1, 0.25]])[None]
+        super().__init__("experts", self.dense(x, route), x=x, route=route)
+
+    def dense(self, x, route):
+        wide = [np.asarray(w.expected()[0], np.float64)[:, :, 0, 0] for w in self.weights]
+        gate, up = (x[0, :, 0].T.astype(np.float64) @ w.T for w in wide[:2])
+        inner = (gate / (1 + np.exp(-gate)) * up).reshape(1, self.TOKENS, self.COUNT, self.WIDTH)
+        inner = (inner * np.maximum(route, 0)[..., None]).reshape(self.TOKENS, -1)
+        return (inner @ wide[2].T).T[None, :, None].astype(np.float16)
+
+    def build(self, operands):
+        # The weights come first, as in packages: products before them cannot leave anything out.
+        route = mb.expand_dims(x=mb.relu(x=operands["route"]), axes=[-1])
+        gate, up, down = (w.build({}) for w in self.weights)
+        gate, up = (mb.conv(x=operands["x"], weight=w, pad_type="valid") for w in (gate, up))
+        inner = mb.mul(x=mb.silu(x=gate), y=up)
+        inner = mb.transpose(x=mb.squeeze(x=inner, axes=[2]), perm=[0, 2, 1])
+        inner = mb.reshape(x=inner, shape=[1, self.TOKENS, self.COUNT, self.WIDTH])
+        inner = mb.mul(x=inner, y=route)
+        inner = mb.reshape(x=inner, shape=[1, self.TOKENS, self.COUNT * self.WIDTH])
+        inner = mb.expand_dims(x=mb.transpose(x=inner, perm=[0, 2, 1]), axes=[2])
+        return mb.conv(x=inner, weight=down, pad_type="valid")
+
+
+def codes(bits, shape, signed=False):
+    kind = types.nptype_from_builtin(types.string_to_builtin(f"{'' if signed else 'u'}int{bits}"))
+    low = -(2 ** (bits - 1)) if signed else 0
+    return random.integers(low, low + 2**bits, shape).astype(kind)
+
+
+def experts():
+    def palette(bits, down, across, vector=1):
+        def matrix(rows, columns):
+            indices = codes(bits, (rows // vector, columns, 1, 1))
+            blocks = (rows // vector // down if down else 1, columns // across if across else 1)
+            lut = floats(*blocks, 1, 1, 2**bits, vector, low=-0.4, high=0.4, kind=np.float16)
+            more = {"vector_axis": 0} if vector > 1 else {}
+            return Case("constexpr_lut_to_dense", indices=indices, lut=lut, fixed=("indices", "lut"), **more)
+        return matrix
+
+    def blocks(bits, across, signed, offset):
+        def matrix(rows, columns):
+            shape = (rows, columns // across if across else 1, 1, 1)
+            scale = floats(*shape, low=0.2, high=0.8, kind=np.float16) / np.float16(2**bits)
+            more = {"offset": codes(bits, shape, signed)} if offset else {}
+            return Case("constexpr_blockwise_shift_scale", data=codes(bits, (rows, columns, 1, 1), signed), scale=scale,
+                        fixed=("data", "scale", "offset"), **more)
+        return matrix
+
+    for bits, down, across in ((4, 8, 0), (6, 0, 0), (4, 0, 32), (2, 0, 16), (8, 16, 0), (3, 8, 0), (1, 8, 0)):
+        yield Experts(palette(bits, down, across))
+    yield Experts(palette(4, 8, 0, vector=2))
+    for bits, across, signed, offset in ((4, 32, True, False), (4, 16, False, True), (8, 0, True, False), (8, 32, True, False)):
+        yield Experts(blocks(bits, across, signed, offset))
+
+
 GROUPS = {f.__name__: f for f in (elementwise, binary, casts, reductions, norms, moves, joins, products, picks, compressed,
-                                    compressed16, sparse)}
+                                    compressed16, sparse, doubling, experts)}
 
 
 def plain(value):

@@ -15,7 +15,7 @@
 //! | [`packed`] | the same with integers: weights of 4 or 8 bits, activations quantised on the way |
 //! | [`sequential`] | the same, rounding at every step as Apple's CPU runtime does |
 //! | [`matmul`] | products of two plain matrices |
-//! | [`attention`], [`rope`], [`gated_delta`] | sequence mixing |
+//! | [`attention`], [`rope`], [`gated_delta`], [`triangular`] | sequence mixing |
 //! | [`norm`], [`softmax`], [`elementwise`] | the rest of a layer |
 //!
 //! Panics mean that a caller broke a documented length; inputs from outside are checked before they get here.
@@ -48,3 +48,4 @@ pub mod softmax;
 #[cfg(test)]
 mod testing;
 pub mod threads;
+pub mod triangular;

@@ -6,7 +6,7 @@ use std::thread;
 use crate::isa::Isa;
 
 /// Every kernel and what it does. Each is one body, compiled in every variant.
-pub const KERNELS: [(&str, &str); 12] = [
+pub const KERNELS: [(&str, &str); 13] = [
     (
         "linear",
         "activations times rows of weights as they are stored: f32, f16, bf16, palettes, blocks of 1 to 8 bits, GGUF blocks",
@@ -28,6 +28,7 @@ pub const KERNELS: [(&str, &str); 12] = [
         "gated_delta",
         "the gated delta rule over a run of positions",
     ),
+    ("triangular", "inverses of unit lower triangular matrices"),
     ("rope", "rotations of halves or of pairs"),
     ("norm", "root mean square norm"),
     ("softmax", "softmax of rows"),

@@ -1,17 +1,22 @@
 //! Whole packages, programs made by hand, and everything that can be cut off or turned over.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use prost::Message;
+use russet_graph::exec::{Executor, Input, Plan, PlanOptions, Precision, States};
 use russet_graph::graph::Module;
+use russet_graph::tensor::Tensor;
 use russet_graph::types::DType;
 use russet_graph::verify::verify;
 use russet_kernels::mem::SharedBytes;
+use russet_kernels::threads::Pool;
 
 use super::error::{CoremlError, Place, Problem};
 use super::model::CoremlModel;
 use super::weights::Weights;
 use super::{manifest, proto, text};
+use crate::safetensors::Safetensors;
 
 /// The name that programs give to their weights.
 const WEIGHTS: &str = "@model_path/weights/weight.bin";
@@ -123,6 +128,53 @@ fn the_text_form_gives_the_same_graphs() {
         model.version = compiled.version;
         let same = compiled.module(&weights).unwrap() == model.module(&weights).unwrap();
         assert!(same, "{name}");
+    }
+}
+
+/// Packages whose programs spell something out, and how many steps of a fast plan stand for it.
+const FOUND: [(&str, &str, usize); 2] = [
+    ("../coreml-ops/doubling", "unit_lower_inverse", 8),
+    // Three products for every kind of weights.
+    ("../coreml-ops/experts", "chosen_experts", 36),
+];
+
+/// The recorded inputs or outputs of a package.
+fn recorded(name: &str, part: &str) -> Vec<(String, Tensor)> {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/coreml/");
+    let bytes = std::fs::read(format!("{root}{name}.safetensors")).unwrap();
+    let file = Safetensors::read(shared(&bytes)).unwrap();
+    let all = file.tensors().filter_map(|(tensor, entry)| {
+        let data = file.data(entry).unwrap();
+        let value = Tensor::new(entry.dtype, entry.shape.clone(), shared(&data)).unwrap();
+        Some((tensor.strip_prefix(part)?.to_owned(), value))
+    });
+    all.collect()
+}
+
+#[test]
+fn fast_plans_find_what_programs_spell_out() {
+    for (name, step, count) in FOUND {
+        let mut options = PlanOptions::default();
+        options.precision = Precision::Fast;
+        let plan = Plan::build(&Package::read(name).module(), "main", &options).unwrap();
+        let steps: Vec<&str> = plan.steps().map(|s| s.name).collect();
+        let found = steps.iter().filter(|s| **s == step).count();
+        assert_eq!(found, count, "{name}: {steps:?}");
+        let mut executor = Executor::new(Arc::new(plan), Arc::new(Pool::new(2)));
+        let given = recorded(name, "in.");
+        let inputs: Vec<Input<'_>> = given.iter().map(|(n, t)| Input::tensor(n, t)).collect();
+        executor.run(&inputs, &mut States::default()).unwrap();
+        for (output, want) in recorded(name, "out.") {
+            let got = executor.output(&output).unwrap();
+            let mut row = vec![0.0; want.shape[want.shape.len() - 1]];
+            let largest = want.floats().iter().fold(0.0, |m: f64, v| m.max(v.abs()));
+            for (i, want) in want.floats().chunks(row.len()).enumerate() {
+                got.read_row(i, &mut row);
+                let far = row.iter().zip(want).map(|(a, b)| (f64::from(*a) - b).abs());
+                let far = far.fold(0.0, f64::max);
+                assert!(far <= 0.01 * (1.0 + largest), "{name}, {output}: {far}");
+            }
+        }
     }
 }
 

@@ -281,6 +281,7 @@ op_table! {
     rope::Rope;
     rms_norm::RmsNorm;
     gated_delta_update::GatedDeltaUpdate;
+    unit_lower_inverse::UnitLowerInverse;
     gather_mm::GatherMm;
     rope_cached_cos_sin_gather::RopeCachedCosSinGather;
     fused_interleaved_embedding_gather_dequant_reshape::FusedInterleavedEmbeddingGatherDequantReshape;

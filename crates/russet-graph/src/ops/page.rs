@@ -8,8 +8,8 @@ use super::{Op, OpInfo};
 const HEAD: &str = "# Operations
 
 Every operation that a graph can hold, made from the table in `crates/russet-graph/src/ops` (`UPDATE_DOCS=1 cargo test -p
-russet-graph --lib ops` renews this page). Names are those of the Core AI dialect; what an operation means, exactly, is in the file of its
-name. Shapes, axes, bounds and permutations are operands; only what stands under *attributes* is part of the operation.
+russet-graph --lib ops` renews this page). Names are those of the Core AI dialect, but for `unit_lower_inverse`, which no file holds:
+fast plans find it. What an operation means, exactly, is in the file of its name. Shapes, axes, bounds and permutations are operands; only what stands under *attributes* is part of the operation.
 An operation called `broadcasting_…` lines its operands up at the last axis first, as NumPy does.
 ";
 

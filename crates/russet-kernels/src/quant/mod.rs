@@ -16,7 +16,7 @@ pub use blocks::{BlockRows, Code, Floats};
 pub use dense::DenseRows;
 pub use elements::{Elements, Meaning};
 pub use gguf::{BlockFormat, GgufRows};
-pub use tables::{Grid, Palette, Scaling, TableRows, turn_codes};
+pub use tables::{Grid, Palette, Scaling, TableRows, gcd, join_codes, turn_codes};
 
 /// A weight matrix [n, k] in some storage format.
 pub trait RowFormat: Sync {

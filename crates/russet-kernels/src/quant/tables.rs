@@ -152,7 +152,8 @@ impl TableRows<'_> {
     }
 }
 
-fn gcd(a: usize, b: usize) -> usize {
+/// The greatest common divisor: runs of that many columns are cut by blocks of neither length.
+pub fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
@@ -198,14 +199,46 @@ pub fn turn_codes(codes: &[u8], bits: usize, (n, k): (usize, usize), out: &mut [
     for first in (0..n).step_by(BAND) {
         for column in 0..k {
             for row in first..n.min(first + BAND) {
-                let at = (column * n + row) * bits;
-                let value = u16::from(code(codes, bits, row * k + column)) << (at % 8);
-                out[at / 8] |= value as u8;
-                if value > 255 {
-                    out[at / 8 + 1] |= (value >> 8) as u8;
-                }
+                put(
+                    out,
+                    (column * n + row) * bits,
+                    code(codes, bits, row * k + column),
+                );
             }
         }
+    }
+}
+
+/// Lays runs of codes, of 1 to 8 bits or of whole bytes, one behind the other; `out` is zero before.
+///
+/// # Panics
+/// If there are fewer codes, or less room.
+pub fn join_codes(
+    codes: &[u8],
+    bits: usize,
+    runs: impl Iterator<Item = Range<usize>>,
+    out: &mut [u8],
+) {
+    let mut at = 0;
+    for run in runs {
+        let (from, len) = (run.start * bits, run.len() * bits);
+        if [at, from, len].iter().all(|b| b.is_multiple_of(8)) {
+            out[at / 8..][..len / 8].copy_from_slice(&codes[from / 8..][..len / 8]);
+        } else {
+            let places = (at..).step_by(bits);
+            run.zip(places)
+                .for_each(|(i, at)| put(out, at, code(codes, bits, i)));
+        }
+        at += len;
+    }
+}
+
+/// Writes a code that begins at bit `at`, where zeros are.
+fn put(out: &mut [u8], at: usize, code: u8) {
+    let value = u16::from(code) << (at % 8);
+    out[at / 8] |= value as u8;
+    if value > 255 {
+        out[at / 8 + 1] |= (value >> 8) as u8;
     }
 }
 

@@ -149,7 +149,7 @@ impl GatedDelta {
 }
 
 /// Rows of a view from row `first` on.
-fn widen(view: &View<'_>, first: usize, out: &mut [f32]) {
+pub(super) fn widen(view: &View<'_>, first: usize, out: &mut [f32]) {
     let width = view.shape().last().copied().unwrap_or(1).max(1);
     if view.geometry.is_contiguous() {
         return view.load(view.geometry.offset + first * width, 1, out);

@@ -36,6 +36,7 @@ mod shift;
 mod skipping;
 mod sort;
 mod tables;
+mod triangular;
 mod weights;
 
 use std::fmt::Debug;
@@ -57,6 +58,7 @@ use russet_kernels::threads::Pool;
 pub(crate) use shift::ShiftIf;
 pub(crate) use skipping::Skipping;
 pub(crate) use sort::Sort;
+pub(crate) use triangular::UnitLowerInverse;
 pub(crate) use weights::{Dequantize, Weights, aligned};
 
 use super::view::{Geometry, View};

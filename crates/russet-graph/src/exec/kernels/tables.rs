@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use russet_kernels::elem::Rounding;
 use russet_kernels::mem::{AlignedBuf, SharedBytes};
-use russet_kernels::quant::{Elements, Floats, Grid, Meaning, Palette, Scaling, TableRows};
+use russet_kernels::quant::{
+    Elements, Floats, Grid, Meaning, Palette, Scaling, TableRows, gcd, join_codes, turn_codes,
+};
 
 use super::weights::{aligned, dense, is_zero, rows_of};
 use crate::exec::view::typed;
@@ -60,13 +62,18 @@ impl Parameters {
         })
     }
 
-    fn turned(&self) -> Self {
-        Self {
-            scale: self.scale.turned(),
-            zero: self.zero.as_ref().map(Numbers::turned),
-            shift: self.shift.as_ref().map(Numbers::turned),
+    /// With other numbers in the place of all.
+    fn each(&self, f: impl Fn(&Numbers) -> Option<Numbers>) -> Option<Self> {
+        let other = |n: &Option<Numbers>| match n {
+            Some(n) => f(n).map(Some),
+            None => Some(None),
+        };
+        Some(Self {
+            scale: f(&self.scale)?,
+            zero: other(&self.zero)?,
+            shift: other(&self.shift)?,
             folded: self.folded,
-        }
+        })
     }
 }
 
@@ -119,6 +126,49 @@ impl Numbers {
             block: self.block,
             strides: self.strides,
         })
+    }
+
+    /// The same numbers, `each` a block, where the `k` columns of the matrix, in `parts` equal parts, lie one under the other. Numbers
+    /// of whole rows are repeated for every part; `None` where they then take more than `most` bytes.
+    pub(super) fn apart(
+        &self,
+        [rows, k]: [usize; 2],
+        parts: usize,
+        each: usize,
+        most: usize,
+    ) -> Option<Self> {
+        let width = k.checked_div(parts).filter(|w| w * parts == k)?;
+        let ([down, across], [below, beside]) = (self.block, self.strides);
+        let block = gcd(across, width);
+        let (rows, columns) = (rows.checked_div(down)?, width.checked_div(block)?);
+        let bits = self.dtype.bits();
+        let mut extents = [parts, rows, columns, each, bits].into_iter();
+        let len = extents.try_fold(1_usize, usize::checked_mul)?.div_ceil(8);
+        let (run, runs) = match block == across && beside == 1 {
+            true => (columns, 1),
+            false => (1, columns),
+        };
+        let starts = (0..parts).flat_map(|part| {
+            let of_row = move |row| (0..runs).map(move |i| (part * width + i * block, row));
+            (0..rows).flat_map(of_row)
+        });
+        let all = starts.map(|(column, row)| {
+            let first = (row * below + column / across * beside) * each;
+            first..first + run * each
+        });
+        let mut data = AlignedBuf::with_len(Some(len).filter(|len| *len <= most)?).ok()?;
+        join_codes(&self.data, bits, all, data.as_bytes_mut());
+        Some(Self {
+            dtype: self.dtype,
+            data: SharedBytes::new(Arc::new(data)),
+            block: [down, block],
+            strides: [columns, 1],
+        })
+    }
+
+    /// Its bytes, and columns of a block.
+    pub(super) fn into_rows(self) -> (SharedBytes, usize) {
+        (self.data, self.block[1])
     }
 
     /// The same numbers for a matrix whose rows and columns are exchanged.
@@ -249,15 +299,51 @@ impl Tables {
         {
             return None;
         }
+        let scaling = match &self.scaling {
+            Some(scaling) => Some(scaling.each(|n| Some(n.turned()))?),
+            None => None,
+        };
         let mut codes = AlignedBuf::with_len(self.codes.len()).ok()?;
-        russet_kernels::quant::turn_codes(&self.codes, bits, (n, k), codes.as_bytes_mut());
+        turn_codes(&self.codes, bits, (n, k), codes.as_bytes_mut());
         Some(Self {
             kind: self.kind,
             codes: SharedBytes::new(Arc::new(codes)),
             lead: vec![k],
             k: n,
             palette: self.palette.as_ref().map(|(t, v)| (t.turned(), *v)),
-            scaling: self.scaling.as_ref().map(Parameters::turned),
+            scaling,
+        })
+    }
+
+    /// The columns in `parts` equal parts, one under the other: the codes are laid out anew. `None` where palettes of rows, which
+    /// are repeated for every part, would take more room than codes.
+    pub(super) fn columns_apart(&self, parts: usize) -> Option<Self> {
+        /// Bytes that palettes may have without being counted.
+        const FEW: usize = 1 << 16;
+        let (rows, k) = self.shape()?;
+        let vector = self.palette.as_ref().map_or(1, |(_, vector)| *vector);
+        let lines = rows.checked_div(vector)?;
+        let most = self.codes.len() + FEW;
+        let apart = |n: &Numbers| n.apart([rows, k], parts, 1, most);
+        let codes = Numbers::by_rows(self.kind, self.codes.clone(), 1, k);
+        let palette = match &self.palette {
+            Some((tables, vector)) => {
+                let each = vector << self.kind.bits();
+                Some((tables.apart([lines, k], parts, each, most)?, *vector))
+            }
+            None => None,
+        };
+        let scaling = match &self.scaling {
+            Some(scaling) => Some(scaling.each(apart)?),
+            None => None,
+        };
+        Some(Self {
+            kind: self.kind,
+            codes: codes.apart([lines, k], parts, 1, most)?.data,
+            lead: vec![rows.checked_mul(parts)?],
+            k: k / parts,
+            palette,
+            scaling,
         })
     }
 

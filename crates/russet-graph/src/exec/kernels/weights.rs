@@ -1,5 +1,6 @@
 //! Weight matrices that stay compressed: what a product and an embedding read.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use half::{bf16, f16};
@@ -163,8 +164,79 @@ impl Weights {
 
     /// The matrix with rows and columns exchanged; its codes are laid out anew.
     pub(crate) fn turned(&self) -> Option<Self> {
+        Self::of_tables(self.dtype, self.tables()?.turned()?)
+    }
+
+    /// The columns in `parts` equal parts, one matrix under the other; `None` where they are not known one by one.
+    pub(crate) fn columns_apart(&self, parts: usize) -> Option<Self> {
+        let of_tables =
+            |this: &Self| Self::of_tables(self.dtype, this.tables()?.columns_apart(parts)?);
+        let format = match &self.format {
+            Format::Dense(dtype, data) => {
+                let rows = Numbers::by_rows(*dtype, data.clone(), 1, self.k);
+                let rows = rows.apart([self.n, self.k], parts, 1, usize::MAX)?;
+                Format::Dense(*dtype, rows.into_rows().0)
+            }
+            Format::Codes { .. } => match self.codes_apart(parts) {
+                Some(format) => format,
+                None => return of_tables(self),
+            },
+            _ => return of_tables(self),
+        };
+        let this = Self {
+            n: self.n.checked_mul(parts)?,
+            k: self.k / parts,
+            dtype: self.dtype,
+            format,
+        };
+        if this.with(|_| ()).is_none() {
+            return of_tables(self);
+        }
+        Some(this)
+    }
+
+    /// See [`Weights::columns_apart`].
+    fn codes_apart(&self, parts: usize) -> Option<Format> {
+        let Format::Codes {
+            code,
+            block,
+            data,
+            scales,
+            zeros,
+            shifts,
+        } = &self.format
+        else {
+            return None;
+        };
+        let kind = KINDS.iter().find(|(_, c)| c == code)?.0;
+        let apart = |dtype, data: &SharedBytes, block| {
+            let rows = Numbers::by_rows(dtype, data.clone(), block, self.k);
+            let apart = rows.apart([self.n, self.k], parts, 1, usize::MAX)?;
+            Some(apart.into_rows())
+        };
+        let (scaled, of) = apart(scales.0, &scales.1, *block)?;
+        let zeros = match zeros {
+            Some(zeros) => Some(apart(kind, zeros, *block)?.0),
+            None => None,
+        };
+        let shifts = match shifts {
+            Some(shifts) => Some(Vector(shifts.0, apart(shifts.0, &shifts.1, *block)?.0)),
+            None => None,
+        };
+        Some(Format::Codes {
+            code: *code,
+            block: of,
+            data: apart(kind, data, 1)?.0,
+            scales: Vector(scales.0, scaled),
+            zeros,
+            shifts,
+        })
+    }
+
+    /// Codes as [`Tables`] have them.
+    fn tables(&self) -> Option<Cow<'_, Tables>> {
         match &self.format {
-            Format::Tables(t) => Self::of_tables(self.dtype, t.turned()?),
+            Format::Tables(t) => Some(Cow::Borrowed(&**t)),
             Format::Codes {
                 code,
                 block,
@@ -185,7 +257,7 @@ impl Weights {
                 };
                 let shape = (vec![self.n], self.k);
                 let t = Tables::new(kind, data.clone(), shape, Some(scaling));
-                Self::of_tables(self.dtype, t.turned()?)
+                Some(Cow::Owned(t))
             }
             _ => None,
         }
@@ -237,55 +309,6 @@ impl Weights {
             n,
             k,
             dtype,
-            format,
-        };
-        this.with(|_| ()).map(|()| this)
-    }
-
-    /// The columns in `parts` equal parts, one matrix under the other; `None` where codes lie otherwise.
-    pub(crate) fn columns_apart(&self, parts: usize) -> Option<Self> {
-        let width = Some(self.k).filter(|k| parts > 0 && k.is_multiple_of(parts))? / parts;
-        let apart = |data: &SharedBytes, row: usize| {
-            let part = Some(row).filter(|r| r.is_multiple_of(parts))? / parts;
-            let mut to = AlignedBuf::with_len(data.len()).ok()?;
-            let places = to.as_bytes_mut().chunks_exact_mut(part.max(1));
-            let all = (0..parts).flat_map(|i| (0..self.n).map(move |n| n * row + i * part));
-            for (place, at) in places.zip(all) {
-                place.copy_from_slice(data.get(at..at + part)?);
-            }
-            Some(SharedBytes::new(Arc::new(to)))
-        };
-        let format = match &self.format {
-            Format::Dense(dtype, data) => {
-                Format::Dense(*dtype, apart(data, self.k * dtype.size()?)?)
-            }
-            Format::Codes {
-                code,
-                block,
-                data,
-                scales,
-                zeros: None,
-                shifts: None,
-            } if width.is_multiple_of(*block) => {
-                let bits = KINDS.iter().find(|(_, c)| c == code)?.0.bits();
-                let row = Some(width * bits).filter(|b| b.is_multiple_of(8))? / 8 * parts;
-                let scaled = self.k / block * scales.0.size()?;
-                Format::Codes {
-                    code: *code,
-                    block: *block,
-                    data: apart(data, row)?,
-                    scales: Vector(scales.0, apart(&scales.1, scaled)?),
-                    zeros: None,
-                    shifts: None,
-                }
-            }
-            _ => return None,
-        };
-        let (n, k) = (self.n.checked_mul(parts)?, width);
-        let this = Self {
-            n,
-            k,
-            dtype: self.dtype,
             format,
         };
         this.with(|_| ()).map(|()| this)

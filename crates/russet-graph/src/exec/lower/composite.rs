@@ -52,6 +52,11 @@ impl Lowering<'_> {
                 self.emit("gated_delta", kernel, views, outputs);
                 self.mark(What::GatedDelta(*op));
             }
+            Op::UnitLowerInverse(_) => {
+                let views = self.views(&node.inputs)?;
+                let (id, name) = (node.outputs[0], "unit_lower_inverse");
+                self.emit_for(id, name, kernels::UnitLowerInverse, views)?;
+            }
             Op::GatherMm(op) => self.gather_mm(*op, node)?,
             Op::RopeCachedCosSinGather(_) => {
                 let ids = self.view(node.inputs[0])?;

@@ -3,8 +3,12 @@
 
 use super::*;
 use crate::ops::broadcasting_batch_matmul::BroadcastingBatchMatmul;
+use crate::ops::broadcasting_mul::BroadcastingMul;
 use crate::ops::gather_nd::GatherNd;
 use crate::ops::lut_to_dense::LutToDense;
+use crate::ops::relu::Relu;
+use crate::ops::reshape::Reshape;
+use crate::ops::slice::Slice;
 
 /// A matrix of 12 by 96 unless said otherwise: its codes, what they are looked up in, and how that is scaled.
 struct Form {
@@ -230,5 +234,77 @@ fn products_and_rows_of_every_format_are_steps() {
         for precision in [Precision::Exact, Precision::Fast] {
             check(&rows(form), &ids, precision, &["gather_rows"], 0.0);
         }
+    }
+}
+
+/// Three experts between rows of 24 and of 12: the first product with plain weights, the one behind with these.
+fn experts(form: &Form) -> Module {
+    let mut g = Graph::new("main");
+    let kind = DType::F16;
+    let x = g.add_input("x", fixed(kind, &[1, 2, 99]));
+    let parts = [
+        [[0, 0, 0], [1, 2, 96], [1, 1, 1]],
+        [[0, 0, 96], [1, 2, 99], [1, 1, 1]],
+    ];
+    let [inner, route] = parts.map(|bounds| {
+        let shape = [0, 1, 2].map(|i| (bounds[1][i] - bounds[0][i]) as usize);
+        let ints = |v: [i64; 3]| Tensor::from_ints(DType::I32, &[3], &v);
+        let bounds = bounds.map(|b| constant(&mut g, ints(b)));
+        g.push(Slice, &[&[x], &bounds[..]].concat(), [fixed(kind, &shape)])[0]
+    });
+    let route = g.push(Relu, &[route], [fixed(kind, &[1, 2, 3])])[0];
+    let order = constant(&mut g, Tensor::from_ints(DType::I32, &[2], &[1, 0]));
+    let before = constant(&mut g, numbers(kind, &[96, 96], 17));
+    let before = g.push(Transpose, &[before, order], [fixed(kind, &[96, 96])])[0];
+    let inner = g.push(
+        BroadcastingBatchMatmul,
+        &[inner, before],
+        [fixed(kind, &[1, 2, 96])],
+    )[0];
+    let shapes = [vec![1, 2, 3, 32], vec![1, 2, 3, 1], vec![1, 2, 96]];
+    let [apart, each, together] = shapes.map(|shape| {
+        let ints: Vec<i64> = shape.iter().map(|d| *d as i64).collect();
+        let ints = constant(&mut g, Tensor::from_ints(DType::I32, &[ints.len()], &ints));
+        (ints, fixed(kind, &shape))
+    });
+    let inner = g.push(Reshape, &[inner, apart.0], [apart.1.clone()])[0];
+    let route = g.push(Reshape, &[route, each.0], [each.1])[0];
+    let inner = g.push(BroadcastingMul, &[inner, route], [apart.1])[0];
+    let inner = g.push(Reshape, &[inner, together.0], [together.1])[0];
+    let w = form.build(&mut g);
+    let w = g.push(Transpose, &[w, order], [fixed(kind, &[96, 12])])[0];
+    let y = g.push(
+        BroadcastingBatchMatmul,
+        &[inner, w],
+        [fixed(kind, &[1, 2, 12])],
+    )[0];
+    g.add_output("y", y);
+    module(g)
+}
+
+#[test]
+fn experts_in_every_format_are_left_out() {
+    for form in &FORMS {
+        let module = experts(form);
+        let (rows, routes) = (
+            numbers(DType::F16, &[192], 13).unwrap().floats(),
+            [[0.5, -1.0, 0.25], [0.0, 0.0, 1.0]],
+        );
+        let rows = rows
+            .chunks(96)
+            .zip(routes)
+            .flat_map(|(row, route)| row.iter().copied().chain(route));
+        let x = Tensor::from_floats(DType::F16, &[1, 2, 99], &rows.collect::<Vec<_>>()).unwrap();
+        let plan = |precision| {
+            let options = PlanOptions {
+                precision,
+                ..PlanOptions::default()
+            };
+            Plan::build(&module, "main", &options).unwrap()
+        };
+        let names: Vec<&str> = plan(Precision::Fast).steps().map(|s| s.name).collect();
+        let chosen = names.iter().filter(|n| **n == "chosen_experts").count();
+        assert_eq!(chosen, 2, "{names:?} {:?} {:?}", form.codes, form.scale);
+        check(&module, &x, Precision::Fast, &names, 0.02);
     }
 }

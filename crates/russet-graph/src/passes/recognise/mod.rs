@@ -7,6 +7,7 @@
 mod activations;
 mod attention;
 mod axes;
+mod inverses;
 mod norms;
 mod rotations;
 mod sight;
@@ -35,6 +36,7 @@ const RULES: &[(&str, Rule)] = &[
     ("rotation half by half", rotations::by_halves),
     ("rotation of the first elements", rotations::first),
     ("activation", activations::named),
+    ("inverse by block doubling", inverses::by_doubling),
 ];
 
 /// Rewrites a graph without calls in place.

@@ -468,3 +468,174 @@ fn functions_work_on_rows_as_they_lie() {
     });
     assert_eq!(names, ["transpose", "broadcasting_mul"]);
 }
+
+/// How an inverse by block doubling is spelled.
+#[derive(Clone, Copy, PartialEq)]
+enum Doubling {
+    Plain,
+    /// The mask on the left, the product from the right.
+    Turned,
+    /// An identity that is repeated for every head, masks that are cast.
+    Repeated,
+    /// The first level without products.
+    Short,
+    /// Masks that choose.
+    Chosen,
+    /// Heads and one more axis for the differences, one axis of both for the products.
+    Grouped,
+    /// A place of a mask that is 1 and should not be.
+    WrongBit,
+    /// Something else than the identity.
+    WrongStart,
+    /// The last level is not there.
+    Shallow,
+    /// The first two levels are the other way round.
+    Unordered,
+    /// Another matrix at the last level.
+    Other,
+    /// A sum.
+    Added,
+}
+
+/// `[heads, n, n]` or `[n, n]`.
+fn pattern(
+    b: &mut Body,
+    dtype: DType,
+    shape: &[usize],
+    one: impl Fn(usize, usize) -> bool,
+) -> ValueId {
+    let n = shape[shape.len() - 1];
+    let values = (0..shape.iter().product()).map(|i: usize| i64::from(one(i / n % n, i % n)));
+    let values: Vec<i64> = values.collect();
+    let floats: Vec<f64> = values.iter().map(|v| *v as f64).collect();
+    let tensor = match dtype.is_float() {
+        true => Tensor::from_floats(dtype, shape, &floats),
+        false => Tensor::from_ints(dtype, shape, &values),
+    };
+    b.constant(&tensor.unwrap())
+}
+
+fn mask(b: &mut Body, kind: Doubling, n: usize, block: usize) -> ValueId {
+    let one = |row: usize, column: usize| {
+        let wrong = kind == Doubling::WrongBit && block == 2 && (row, column) == (3, 2);
+        wrong || row / block % 2 == 1 && column / block + 1 == row / block
+    };
+    match kind {
+        Doubling::Repeated => {
+            let bits = pattern(b, DType::Bool, &[n, n], one);
+            b.op(cast::Cast { to: DType::F32 }, &[bits], &[n, n])
+        }
+        Doubling::Chosen => pattern(b, DType::Bool, &[n, n], one),
+        Doubling::Turned => pattern(b, DType::F32, &[1, n, n], one),
+        _ => pattern(b, DType::F32, &[n, n], one),
+    }
+}
+
+fn identity(b: &mut Body, kind: Doubling, shape: &[usize]) -> ValueId {
+    let (n, wrong) = (shape[shape.len() - 1], kind == Doubling::WrongStart);
+    let one = |row, column| row == column && !(wrong && row == 2);
+    match kind {
+        Doubling::Repeated => {
+            let one = pattern(b, DType::F32, &[1, n, n], one);
+            let times = b.ints(&[shape[0] as i64, 1, 1]);
+            b.op(tile::Tile, &[one, times], shape)
+        }
+        _ => pattern(b, DType::F32, shape, one),
+    }
+}
+
+/// One level: `x - x (lower ∘ mask) x`.
+fn level(b: &mut Body, kind: Doubling, (x, lower): (ValueId, ValueId), block: usize) -> ValueId {
+    let shape = b.shape(x);
+    let mask = mask(b, kind, shape[2], block);
+    let masked = match kind {
+        Doubling::Chosen => {
+            let zero = b.number(0.0);
+            b.op(
+                broadcasting_where::BroadcastingWhere,
+                &[mask, lower, zero],
+                &shape,
+            )
+        }
+        Doubling::Turned => b.op(broadcasting_mul::BroadcastingMul, &[mask, lower], &shape),
+        _ => b.mul(lower, mask),
+    };
+    let away = if kind == Doubling::Turned {
+        let right = b.product(masked, x);
+        b.product(x, right)
+    } else if kind == Doubling::Short && block == 1 {
+        masked
+    } else if kind == Doubling::Grouped {
+        let n = shape[2];
+        let [start, masked] = [x, masked].map(|v| b.reshaped(v, &[1, 2, n, n]));
+        let start = if block == 1 {
+            identity(b, kind, &[1, 2, n, n])
+        } else {
+            start
+        };
+        let left = b.product(start, masked);
+        let away = b.product(left, start);
+        b.reshaped(away, &shape)
+    } else {
+        let left = b.product(x, masked);
+        b.product(left, x)
+    };
+    match kind {
+        Doubling::Added => b.add(x, away),
+        _ => b.two(broadcasting_sub::BroadcastingSub, x, away),
+    }
+}
+
+fn doubled(kind: Doubling, n: usize) -> Vec<&'static str> {
+    rewritten(move |b| {
+        let [input, other] = [(); 2].map(|()| b.input(&[2, n, n]));
+        let [lower, other] = [input, other].map(|x| b.times(x, 0.125));
+        let mut blocks: Vec<usize> = (0..8).map(|i| 1 << i).filter(|b| *b < n).collect();
+        match kind {
+            Doubling::Shallow => drop(blocks.pop()),
+            Doubling::Unordered => blocks.swap(0, 1),
+            _ => {}
+        }
+        let last = *blocks.last().unwrap();
+        let mut x = identity(b, kind, &[2, n, n]);
+        for block in blocks {
+            let wrong = kind == Doubling::Other && block == last;
+            x = level(b, kind, (x, if wrong { other } else { lower }), block);
+        }
+        x
+    })
+}
+
+#[test]
+fn inverses_by_block_doubling() {
+    use Doubling::*;
+    for (kind, n) in [
+        (Plain, 8),
+        (Plain, 6),
+        (Plain, 2),
+        (Turned, 8),
+        (Repeated, 8),
+    ] {
+        assert_eq!(doubled(kind, n), ["broadcasting_mul", "unit_lower_inverse"]);
+    }
+    for kind in [Short, Chosen, Grouped] {
+        assert_eq!(doubled(kind, 4), ["broadcasting_mul", "unit_lower_inverse"]);
+    }
+    for kind in [WrongBit, WrongStart, Shallow, Unordered, Other, Added] {
+        assert!(!doubled(kind, 8).contains(&"unit_lower_inverse"));
+    }
+}
+
+#[test]
+fn an_inverse_leaves_what_else_is_wanted_of_its_parts() {
+    let names = rewritten(|b| {
+        let input = b.input(&[2, 4, 4]);
+        let lower = b.times(input, 0.125);
+        let start = identity(b, Doubling::Plain, &[2, 4, 4]);
+        let half = level(b, Doubling::Plain, (start, lower), 1);
+        let whole = level(b, Doubling::Plain, (half, lower), 2);
+        let sum = b.add(whole, half);
+        b.add(sum, lower)
+    });
+    assert!(names.contains(&"unit_lower_inverse") && names.contains(&"broadcasting_sub"));
+}
