@@ -290,7 +290,7 @@ fn turned_codes_lie_the_other_way() {
 #[test]
 fn joined_codes_are_those_of_the_runs() {
     let runs = [3..9, 0..8, 40..41, 5..5, 16..40, 8..16];
-    for bits in [1, 2, 3, 4, 6, 8, 16] {
+    for bits in [1_usize, 2, 3, 4, 6, 8, 16] {
         let codes = Random::new(bits as u64).bytes((41 * bits).div_ceil(8));
         let wanted: Vec<usize> = runs.iter().cloned().flatten().collect();
         let mut joined = vec![0; (wanted.len() * bits).div_ceil(8)];
