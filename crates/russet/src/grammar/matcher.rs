@@ -16,6 +16,9 @@ use super::vocabulary::Vocabulary;
 /// Bytes of text in an error.
 const SHOWN: usize = 60;
 
+/// Places beyond the next one that are looked at for an end of the numbers that a check refuses, all of a mask together.
+const AHEAD: usize = 64;
+
 /// What a mask says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mask {
@@ -150,6 +153,7 @@ impl Matcher {
     /// and cannot go on either.
     fn filter_ends(&mut self, mask: &mut [u32]) {
         let vocabulary = self.vocabulary.clone();
+        let mut ahead = AHEAD;
         for token in super::bits(mask).collect::<Vec<_>>() {
             let bytes = vocabulary.env.trie.token(token);
             let may_end = |s: &mut Stream| s.may_end_after(bytes);
@@ -162,7 +166,7 @@ impl Matcher {
             {
                 continue;
             }
-            let goes_on = self.goes_on(bytes);
+            let goes_on = self.goes_on(bytes, &mut ahead);
             if let (false, Some(word)) = (goes_on, mask.get_mut(token as usize / 32)) {
                 *word &= !(1 << (token % 32));
             }
@@ -172,20 +176,38 @@ impl Matcher {
         }
     }
 
-    /// Whether anything may follow, the parser having taken `bytes` and the checks not.
-    fn goes_on(&mut self, bytes: &[u8]) -> bool {
+    /// Whether anything may follow that can end or go on itself, the parser having taken `bytes` and the checks not. `ahead` more
+    /// places are looked at; what is left then is taken to go on.
+    fn goes_on(&mut self, bytes: &[u8], ahead: &mut usize) -> bool {
         if self.parser.is_stopped() {
             return false;
         }
+        let vocabulary = self.vocabulary.clone();
         let (Ok(next), Some(stream)) = (self.parser.compute_mask(), &mut self.stream) else {
             return false;
         };
-        let after = |token: u32| {
-            let more = self.vocabulary.env.trie.token(token);
+        let mut unended = Vec::new();
+        for token in super::bits(next.as_slice()) {
+            let more = vocabulary.env.trie.token(token);
             let both = [bytes, more].concat();
-            stream.prefix(&both) == both.len()
-        };
-        super::bits(next.as_slice()).any(after)
+            if stream.prefix(&both) != both.len() {
+                continue;
+            }
+            if *ahead == 0 || !is_plain(more) || stream.may_end_after(&both) {
+                return true;
+            }
+            unended.push((token, both));
+        }
+        unended.into_iter().any(|(token, both)| {
+            let Some(rest) = ahead.checked_sub(1) else {
+                return true;
+            };
+            *ahead = rest;
+            self.parser.consume_token(token).is_ok() && {
+                let goes_on = self.goes_on(&both, ahead);
+                self.parser.rollback(1).is_ok() && goes_on
+            }
+        })
     }
 
     fn verdict(&self, mask: &mut [u32]) -> Result<Mask, GrammarError> {

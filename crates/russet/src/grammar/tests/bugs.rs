@@ -438,3 +438,25 @@ fn readers_of_integers_get_integers() {
     let grammar = compiled(&list.with_options(options));
     assert!(takes(&grammar, "[1]") && !takes(&grammar, "[1.0]"));
 }
+
+#[test]
+fn a_number_that_only_goes_on_to_another_of_the_list_is_not_begun() {
+    let days = json!({"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 30}, "uniqueItems": true});
+    let options = JsonOptions {
+        whitespace: 0,
+        ..JsonOptions::default()
+    };
+    let days = compiled(&Constraint::json_schema(days).with_options(options));
+    let begins = |text: &str, digit: &[u8]| {
+        let mut matcher = days.matcher();
+        for token in vocabulary().tokens(text.as_bytes()) {
+            matcher.accept(token).expect("a valid beginning");
+        }
+        let mut mask = vec![0; days.vocabulary().mask_words()];
+        matcher.fill_mask(&mut mask).expect("a mask");
+        has(&mask, vocabulary().tokens(digit)[0])
+    };
+    // 3 is there, and so is all that it could become.
+    assert!(!begins("[3,30,", b"3") && begins("[3,30,", b"2"));
+    assert!(begins("[3,", b"3") && begins("[30,", b"3"));
+}
