@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Microseconds of each step over the fifty schemas, each with an instance that it allows.
 fn parts(model: &Model) -> Result<(), Box<dyn Error>> {
     let vocabulary = model.grammar_vocabulary()?;
-    let mut coverage = Coverage::new(vocabulary, model.tokenizer()?, JsonOptions::default());
+    let mut coverage = Coverage::new(vocabulary, JsonOptions::default());
     for case in cases()? {
         black_box(coverage.judge(&case));
     }

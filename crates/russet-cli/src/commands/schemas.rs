@@ -22,10 +22,10 @@ pub(super) fn schemas(args: &SchemasArgs) -> Result<ExitCode, Failure> {
         let place = args.path.display();
         return Err(Failure::Wrong(format!("{place} holds no .json file")));
     }
-    let (vocabulary, tokenizer) = vocabulary(args)?;
+    let vocabulary = vocabulary(args)?;
     let mut options = JsonOptions::default();
     options.strict = args.schema_strict;
-    let mut coverage = Coverage::new(&vocabulary, &tokenizer, options);
+    let mut coverage = Coverage::new(&vocabulary, options);
     let bar = bar(files.len(), "files");
     for file in &files {
         let text = Failure::reading(file, fs::read(file))?;
@@ -48,13 +48,12 @@ pub(super) fn schemas(args: &SchemasArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The tokens of a model or of a tokenizer file.
-fn vocabulary(args: &SchemasArgs) -> Result<(Arc<Vocabulary>, Tokenizer), Failure> {
+fn vocabulary(args: &SchemasArgs) -> Result<Arc<Vocabulary>, Failure> {
     if let Some(file) = &args.tokenizer {
         let text = Failure::reading(file, fs::read(file))?;
         let tokenizer = Tokenizer::from_json(&text).map_err(russet::Error::from)?;
         let width = tokenizer.largest_id() as usize + 1;
-        let vocabulary = Vocabulary::new(&tokenizer, &[], width).map_err(russet::Error::from)?;
-        return Ok((vocabulary, tokenizer));
+        return Ok(Vocabulary::new(&tokenizer, &[], width).map_err(russet::Error::from)?);
     }
     let path = locate(&args.model)?;
     let mut options = OpenOptions::default();
@@ -63,10 +62,7 @@ fn vocabulary(args: &SchemasArgs) -> Result<(Arc<Vocabulary>, Tokenizer), Failur
         path,
         source: Box::new(source),
     })?;
-    Ok((
-        model.grammar_vocabulary()?.clone(),
-        model.tokenizer()?.clone(),
-    ))
+    Ok(model.grammar_vocabulary()?.clone())
 }
 
 /// A file, or the JSON files below a folder, in order.

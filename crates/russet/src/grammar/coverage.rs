@@ -13,7 +13,6 @@ use serde_json::ser::{Formatter, Serializer};
 
 use super::{Constraint, Grammar, GrammarError, JsonOptions, Matcher, Vocabulary};
 use crate::bench::quantiles;
-use crate::tokenizer::Tokenizer;
 
 /// A schema with instances of which it is known whether they are valid.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -127,7 +126,6 @@ impl Times {
 #[derive(Debug)]
 pub struct Coverage {
     vocabulary: Arc<Vocabulary>,
-    tokenizer: Tokenizer,
     options: JsonOptions,
     mask: Vec<u32>,
     /// Cases so far.
@@ -149,11 +147,10 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Nothing judged so far. Instances become the tokens of the tokenizer, which must be that of the vocabulary.
-    pub fn new(vocabulary: &Arc<Vocabulary>, tokenizer: &Tokenizer, options: JsonOptions) -> Self {
+    /// Nothing judged so far. Instances become the tokens that the vocabulary's tokenizer makes of them.
+    pub fn new(vocabulary: &Arc<Vocabulary>, options: JsonOptions) -> Self {
         Self {
             vocabulary: vocabulary.clone(),
-            tokenizer: tokenizer.clone(),
             options,
             mask: vec![0; vocabulary.mask_words()],
             schemas: 0,
@@ -201,8 +198,8 @@ impl Coverage {
     /// Writes an instance token by token.
     fn write(&mut self, matcher: &mut Matcher, data: &Value) -> Result<(), String> {
         let text = spaced(data).map_err(|e| e.to_string())?;
-        let tokens = self.tokenizer.encode(&text, false);
-        for token in tokens.map_err(|e| e.to_string())? {
+        // Not `Tokenizer::encode`, which may write a character in another way than the instance.
+        for token in self.vocabulary.tokens(text.as_bytes()) {
             let mask = &mut self.mask;
             let filled = self.mask_time.of(|| matcher.fill_mask(mask));
             filled.map_err(|e| e.to_string())?;
