@@ -120,9 +120,9 @@ impl Matcher {
         if self.accept(token).is_err() {
             return Ok(true);
         }
-        let before = self.exit.way.clone();
-        let way = match self.known_way(left - 1)? {
-            None => self.close(left - 1)?,
+        let (before, left) = (self.exit.way.clone(), left.saturating_sub(1));
+        let way = match self.known_way(left)? {
+            None => self.close(left)?,
             known => known,
         };
         self.exit.way = before;
