@@ -3,6 +3,7 @@
 use half::f16;
 
 use crate::engine::{Logits, Token};
+use crate::grammar::has;
 use crate::open::Error;
 use crate::sample::{Sampler, Sampling};
 use crate::strategy::Strategy;
@@ -104,7 +105,7 @@ impl Chooser {
         };
         strategy.adjust(&mut self.row);
         forbid(&mut self.row, mask);
-        let allowed = |t: &Token| mask.is_none_or(|m| is_allowed(m, *t));
+        let allowed = |t: &Token| mask.is_none_or(|m| has(m, *t));
         match strategy.pick(&self.row).filter(allowed) {
             Some(token) => within(token, self.row.len()),
             None => Ok(self.sampler.choose(Logits::F32(&self.row))),
@@ -133,11 +134,6 @@ fn forbid_some(part: &mut [f32], word: u32) {
         let allowed = word & (1 << bit) != 0;
         *logit = if allowed { *logit } else { f32::NEG_INFINITY };
     }
-}
-
-fn is_allowed(mask: &[u32], token: Token) -> bool {
-    let word = mask.get(token as usize / 32);
-    word.is_some_and(|w| w & (1 << (token % 32)) != 0)
 }
 
 /// A token that came from outside.

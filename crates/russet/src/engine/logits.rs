@@ -11,7 +11,7 @@ use super::Token;
 /// Elements that are widened at once.
 const BLOCK: usize = 1024;
 
-/// Maxima that are kept side by side: each takes every so manieth number.
+/// Maxima that are kept side by side, each of every 32nd number.
 const LANES: usize = 32;
 
 /// A number for each entry of the vocabulary, in the kind that the model makes.

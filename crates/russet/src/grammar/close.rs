@@ -157,11 +157,7 @@ impl Matcher {
         mask.fill(0);
         let ends = self.vocabulary().ends();
         let tokens = way.get(..1).unwrap_or(ends);
-        for token in tokens {
-            if let Some(word) = mask.get_mut(*token as usize / 32) {
-                *word |= 1 << (token % 32);
-            }
-        }
+        tokens.iter().for_each(|t| super::set(mask, *t, true));
         Ok(if tokens.is_empty() {
             Mask::Finished
         } else {

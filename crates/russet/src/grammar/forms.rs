@@ -2,9 +2,9 @@
 //! zero, and reads a slash where a slash is escaped; the text and its checks have what was written.
 
 use super::exponent::Place;
-use super::has;
 use super::matcher::Matcher;
 use super::vocabulary::Vocabulary;
+use super::{has, set};
 
 /// What of the text the parser has not been told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -276,12 +276,5 @@ impl Matcher {
         }
         let whole = is_integer && self.parser.is_accepting().unwrap_or(false);
         forms.amend(mask, stands, whole);
-    }
-}
-
-fn set(mask: &mut [u32], token: u32, on: bool) {
-    if let Some(word) = mask.get_mut(token as usize / 32) {
-        let bit = 1 << (token % 32);
-        *word = if on { *word | bit } else { *word & !bit };
     }
 }

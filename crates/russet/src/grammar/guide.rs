@@ -104,9 +104,7 @@ impl Guide {
             return Ok(true);
         }
         self.refused += 1;
-        if let Some(word) = self.mask.get_mut(token as usize / 32) {
-            *word &= !(1 << (token % 32));
-        }
+        super::set(&mut self.mask, token, false);
         if self.refused >= PATIENCE || self.mask.iter().all(|w| *w == 0) {
             matcher.fill_way_out(&mut self.mask)?;
         }

@@ -167,8 +167,8 @@ impl Matcher {
                 continue;
             }
             let goes_on = self.goes_on(bytes, &mut ahead);
-            if let (false, Some(word)) = (goes_on, mask.get_mut(token as usize / 32)) {
-                *word &= !(1 << (token % 32));
+            if !goes_on {
+                super::set(mask, token, false);
             }
             if self.parser.rollback(1).is_err() {
                 return;

@@ -56,9 +56,17 @@ fn word_bits(word: u32) -> impl Iterator<Item = u32> {
 }
 
 /// Whether a token is in a mask.
-fn has(mask: &[u32], token: u32) -> bool {
+pub(crate) fn has(mask: &[u32], token: u32) -> bool {
     let word = mask.get(token as usize / 32);
     word.is_some_and(|w| w >> (token % 32) & 1 == 1)
+}
+
+/// Puts a token into a mask, or takes it out.
+fn set(mask: &mut [u32], token: u32, on: bool) {
+    if let Some(word) = mask.get_mut(token as usize / 32) {
+        let bit = 1 << (token % 32);
+        *word = if on { *word | bit } else { *word & !bit };
+    }
 }
 
 /// The tokens of a mask, in order.

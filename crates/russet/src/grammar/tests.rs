@@ -498,3 +498,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_guide_makes_the_same_masks_beside_the_model_and_after_it() {
+    let grammar = schema(json!({"type": "array", "items": {"type": "integer"}, "minItems": 2}));
+    // A model without threads leaves a core, one with more threads than there are cores leaves none.
+    let [mut beside, mut after] = [0, usize::MAX].map(|n| Guide::new(&grammar, n, false));
+    let text = grammar.vocabulary().tokens(b"[1,23]");
+    for token in text {
+        let masks = [&mut beside, &mut after].map(|guide| {
+            let ran = guide.prepare_during(Some(300), || Ok::<_, GrammarError>(7));
+            assert_eq!(ran.expect("a mask"), 7);
+            guide.mask().expect("more may follow").to_vec()
+        });
+        assert!(masks[0] == masks[1] && has(&masks[0], token));
+        for guide in [&mut beside, &mut after] {
+            guide.accept(token).expect("allowed");
+        }
+    }
+}

@@ -132,11 +132,9 @@ impl Vocabulary {
             let mut mask = self.mask_of(|bytes| {
                 bytes.iter().any(ends) || bytes.iter().skip(1).any(|b| *b == b'"')
             });
-            for end in &self.ends {
-                if let Some(word) = mask.get_mut(*end as usize / 32) {
-                    *word |= 1 << (end % 32);
-                }
-            }
+            self.ends
+                .iter()
+                .for_each(|end| super::set(&mut mask, *end, true));
             mask
         })
     }
